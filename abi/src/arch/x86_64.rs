@@ -1,0 +1,4 @@
+//! Linux on x86-64.
+
+/// `AT_PLATFORM` and `uname` machine.
+pub const MACHINE: &str = "x86_64";

@@ -1,0 +1,1 @@
+//! Files: open flags, modes, stat, statx, statfs, directory entries, poll.

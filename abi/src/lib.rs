@@ -1,0 +1,20 @@
+//! The contract between Ferry, user space and host tools.
+//!
+//! Everything here is plain data: numbers, flags and `repr(C)` structures of the Linux ABI, and the
+//! frames of the console channel. No behaviour beyond encoding, no dependency on any other part of
+//! Ferry, no unsafe code.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod arch;
+pub mod console;
+pub mod errno;
+pub mod fs;
+pub mod memory;
+pub mod process;
+pub mod signal;
+pub mod terminal;
+pub mod time;
+
+pub use errno::Errno;

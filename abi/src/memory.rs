@@ -1,0 +1,1 @@
+//! Memory: protections, mapping flags, advice.

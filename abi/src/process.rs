@@ -1,0 +1,1 @@
+//! Processes: clone flags, wait options, rusage, limits, uname, sysinfo, auxiliary vector.

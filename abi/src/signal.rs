@@ -1,0 +1,1 @@
+//! Signals: numbers, sets, actions, siginfo, frames.

@@ -1,0 +1,1 @@
+//! Terminals: termios, window size, ioctl numbers.

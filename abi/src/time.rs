@@ -1,0 +1,1 @@
+//! Time: clocks, timespec, timeval, itimerval.
