@@ -95,7 +95,9 @@ pub struct StartHeader {
 }
 
 /// Size of a terminal, laid out as Linux's `struct winsize`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
 #[repr(C)]
 pub struct WindowSize {
     /// Rows, in characters.

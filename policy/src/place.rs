@@ -66,7 +66,10 @@ impl Layout {
             (Some(application), Some(kernel)) => Layout { application, kernel },
             (Some(application), None) => {
                 let rest = CoreSet(all.0 & !application.0);
-                Layout { application, kernel: if rest == CoreSet::EMPTY { application } else { rest } }
+                Layout {
+                    application,
+                    kernel: if rest == CoreSet::EMPTY { application } else { rest },
+                }
             }
             (None, Some(kernel)) => {
                 let rest = CoreSet(all.0 & !kernel.0);
@@ -108,10 +111,7 @@ pub fn thread_core(
         CoreSet::EMPTY => layout.application,
         some => some,
     };
-    usable
-        .iter()
-        .min_by_key(|&core| (load(core), core.wrapping_sub(parent) % 64))
-        .unwrap_or(parent)
+    usable.iter().min_by_key(|&core| (load(core), core.wrapping_sub(parent) % 64)).unwrap_or(parent)
 }
 
 #[cfg(test)]
