@@ -1,0 +1,278 @@
+//! The whole machine on one page: what every platform gives to the rest of Ferry.
+//!
+//! The rules that hold for every implementation:
+//! - Ferry runs with interrupts off in the kernel. They are on only in user mode and inside
+//!   `wait_for_interrupt`. So a handler in the kernel only notes what came, and no lock needs to care.
+//! - All RAM is mapped at `phys_to_virt`, readable and writable, never executable.
+//! - The upper half of every page-table root is the kernel's and the same in all of them.
+//! - A kernel core never touches user memory through user addresses.
+
+use core::fmt;
+
+/// Bytes in a page.
+pub const PAGE_SIZE: usize = 4096;
+/// Most cores that Ferry starts.
+pub const MAX_CPUS: usize = 8;
+
+/// A physical address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PhysAddr(pub u64);
+
+/// A virtual address, of the kernel or of user space.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VirtAddr(pub u64);
+
+/// Number of cores found, at least 1 and at most `MAX_CPUS`.
+pub type CpuCount = usize;
+
+/// A range of physical memory, page-aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRange {
+    /// First byte.
+    pub start: PhysAddr,
+    /// One past the last byte.
+    pub end: PhysAddr,
+}
+
+/// A virtio-mmio device found on the command line (`virtio_mmio.device=SIZE@ADDRESS:IRQ`).
+#[derive(Clone, Copy, Debug)]
+pub struct MmioDevice {
+    /// Registers.
+    pub base: PhysAddr,
+    /// Bytes of registers.
+    pub size: usize,
+    /// Interrupt line, as passed to `Contract::enable_line`.
+    pub line: u32,
+}
+
+/// What the machine was started with. Lives for ever.
+pub struct BootInfo {
+    /// RAM that is free to use: neither the kernel image nor the initramfs nor firmware is in it.
+    pub free_memory: &'static [MemoryRange],
+    /// All RAM from the lowest to one past the highest physical byte, holes included.
+    pub memory_end: PhysAddr,
+    /// The initramfs; empty when there is none.
+    pub initramfs: &'static [u8],
+    /// Kernel command line; invalid UTF-8 is replaced by an empty one.
+    pub command_line: &'static str,
+    /// Cores that can be started.
+    pub cpu_count: CpuCount,
+    /// virtio-mmio devices.
+    pub devices: &'static [MmioDevice],
+    /// `Contract::cycles` at the first instruction of the kernel.
+    pub start_cycles: u64,
+}
+
+/// Rights of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PageRights {
+    /// May be written.
+    pub write: bool,
+    /// May be executed.
+    pub execute: bool,
+    /// May be reached from user mode.
+    pub user: bool,
+}
+
+/// One decoded entry of a page table, at any level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Frame that it points to.
+    pub frame: PhysAddr,
+    /// Its rights.
+    pub rights: PageRights,
+    /// Set by the machine when the page was read or written.
+    pub accessed: bool,
+    /// Set by the machine when the page was written.
+    pub dirty: bool,
+    /// Bits that software may use freely (0 to 7); the machine ignores them.
+    pub software: u8,
+}
+
+/// Why user mode was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trap {
+    /// A system call; number and arguments are in the registers.
+    SystemCall,
+    /// An interrupt came; `Contract::take_pending` says which.
+    Interrupt,
+    /// A page was missing or not permitted.
+    PageFault {
+        /// The address that was accessed.
+        address: VirtAddr,
+        /// It was a write.
+        write: bool,
+        /// It was an instruction fetch.
+        execute: bool,
+        /// The page was there but not permitted.
+        present: bool,
+    },
+    /// Any other exception of the program: the signal, its `si_code` and its `si_addr`, as Linux says
+    /// on this machine, with vector and error code for the frame.
+    Fault {
+        /// Signal number that Linux sends for it.
+        signal: u8,
+        /// `si_code` that Linux gives.
+        code: i32,
+        /// `si_addr` that Linux gives.
+        address: VirtAddr,
+        /// Machine's vector (for the signal frame's `trapno`).
+        vector: u32,
+        /// Machine's error code (for the signal frame's `err`).
+        error: u32,
+    },
+}
+
+/// Interrupts noted since the last look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pending {
+    /// The one-shot timer fired.
+    pub timer: bool,
+    /// Another core called `send_ipi` to this one.
+    pub ipi: bool,
+    /// A device line fired.
+    pub device: bool,
+}
+
+/// The machine. All functions may be called on any core unless they say otherwise.
+pub trait Contract: 'static {
+    /// Registers of a user thread, floating point included; `UserContext` gives access to them.
+    type Context: UserContext;
+
+    /// Name of the architecture as `uname -m` gives it.
+    const NAME: &'static str;
+
+    /// What the machine was started with.
+    fn boot_info() -> &'static BootInfo;
+    /// Starts all other cores; each calls `entry` with its number on a stack of its own. Core 0 calls
+    /// this once. Returns when all have arrived or one is lost (which is logged and left out); the
+    /// result is the number of running cores.
+    fn start_cores(entry: fn(usize) -> !) -> CpuCount;
+    /// Number of the running core, 0 to `cpu_count - 1`: one load.
+    fn cpu_id() -> usize;
+
+    /// The cycle counter, the same on all cores.
+    fn cycles() -> u64;
+    /// Cycles per second.
+    fn cycles_per_second() -> u64;
+    /// Nanoseconds since 1970 at the moment of the call, from the real-time clock (1 s resolution).
+    fn wall_clock_ns() -> u64;
+    /// Arms this core's one-shot timer for an absolute cycle count, or disarms it. A time that has
+    /// passed fires at once.
+    fn set_timer(deadline_cycles: Option<u64>);
+
+    /// Enables interrupts and halts until one comes, with no gap between the two; interrupts are off
+    /// again when it returns. Returns at once when one is pending already.
+    fn wait_for_interrupt();
+    /// Returns and clears what this core's handlers noted, from the kernel and from user mode.
+    fn take_pending() -> Pending;
+    /// Interrupts another core: ends its `wait_for_interrupt` or its stay in user mode.
+    fn send_ipi(cpu: usize);
+    /// Routes a device line to a core (edge-triggered) and unmasks it.
+    fn enable_line(line: u32, cpu: usize);
+    /// Says to the machine that this core spins. Cheap under an emulator too.
+    fn relax();
+
+    /// Where RAM at a physical address is mapped.
+    fn phys_to_virt(address: PhysAddr) -> *mut u8;
+    /// Maps device registers, uncached, and returns where.
+    fn map_device(base: PhysAddr, size: usize) -> *mut u8;
+    /// One past the highest user address.
+    const USER_END: u64;
+    /// Levels of a page table (4: 512 entries each, 9 bits of address each, 12 bits of offset).
+    const TABLE_LEVELS: u32;
+    /// Encodes an entry that points to a page (`leaf`) or to a lower table.
+    fn encode_entry(entry: Entry, leaf: bool) -> u64;
+    /// Decodes an entry; `None` when it is not present.
+    fn decode_entry(raw: u64) -> Option<Entry>;
+    /// Fills the kernel's half of a fresh, zeroed root table.
+    ///
+    /// # Safety
+    /// `root` is a frame that nobody else uses.
+    unsafe fn prepare_root(root: PhysAddr);
+    /// The root table that maps no user memory.
+    fn kernel_root() -> PhysAddr;
+    /// Loads a root table on this core, which drops the core's cached translations of user space.
+    ///
+    /// # Safety
+    /// `root` was prepared and stays valid while loaded.
+    unsafe fn load_root(root: PhysAddr);
+    /// Drops this core's cached translation of one user page.
+    fn flush_page(address: VirtAddr);
+
+    /// Runs the thread in user mode until it traps. The root table of its address space is loaded.
+    ///
+    /// # Safety
+    /// `context` is this thread's alone and does not move while its floating-point state is live on
+    /// this core (see `release_fpu`).
+    unsafe fn enter_user(context: &mut Self::Context) -> Trap;
+    /// Saves the floating-point state of `context` if it is live in this core's registers, so that it
+    /// may be read, changed, moved to another core or freed. Must be called on the core where it ran.
+    fn release_fpu(context: &mut Self::Context);
+
+    /// Writes to the machine's log device (serial port); waits for it.
+    fn log_write(bytes: &[u8]);
+    /// Entropy from the processor if it has an instruction for it.
+    fn random_u64() -> Option<u64>;
+    /// Ends the machine.
+    fn power_off() -> !;
+    /// Frame-pointer walk from the caller's frame: calls `each` with return addresses, nearest first,
+    /// at most 64, never faulting.
+    fn backtrace(each: &mut dyn FnMut(u64));
+}
+
+/// Registers of a user thread.
+pub trait UserContext: Sized + Send {
+    /// A fresh thread: starts at `entry` with `stack`; everything else zero, floating point at reset.
+    fn new(entry: u64, stack: u64) -> Self;
+    /// A copy for a new thread or process. Floating-point state is copied too; the original must have
+    /// been released (`Contract::release_fpu`).
+    fn duplicate(&self) -> Self;
+    /// System-call number.
+    fn call_number(&self) -> usize;
+    /// System-call arguments.
+    fn call_arguments(&self) -> [u64; 6];
+    /// Sets what the system call returns.
+    fn set_return_value(&mut self, value: u64);
+    /// Sets the registers so that the call that trapped last is executed again, with this number.
+    fn restart_call(&mut self, number: usize);
+    /// Program counter.
+    fn instruction_pointer(&self) -> u64;
+    /// Sets the program counter.
+    fn set_instruction_pointer(&mut self, value: u64);
+    /// Stack pointer.
+    fn stack_pointer(&self) -> u64;
+    /// Sets the stack pointer.
+    fn set_stack_pointer(&mut self, value: u64);
+    /// Base of thread-local storage.
+    fn thread_pointer(&self) -> u64;
+    /// Sets the base of thread-local storage.
+    fn set_thread_pointer(&mut self, value: u64);
+    /// Sets argument `index` (0 to 2) as the calling convention of C passes it (for signal handlers).
+    fn set_c_argument(&mut self, index: usize, value: u64);
+    /// General registers in the order of the machine's `struct sigcontext` (x86-64: r8-r15, rdi, rsi,
+    /// rbp, rbx, rdx, rax, rcx, rsp, rip, eflags).
+    fn general_registers(&self) -> [u64; 18];
+    /// Sets them, forcing whatever must not be in user hands (flags, privilege) to safe values.
+    fn set_general_registers(&mut self, registers: &[u64; 18]);
+    /// Bytes of floating-point state in the standard (non-compacted) XSAVE format; at most 4096.
+    fn fpu_size() -> usize;
+    /// Copies the floating-point state out (the context must have been released).
+    fn read_fpu(&self, into: &mut [u8]);
+    /// Sets the floating-point state; `false` and no change when the bytes are not a valid state.
+    fn write_fpu(&mut self, from: &[u8]) -> bool;
+    /// Resets the floating-point state.
+    fn reset_fpu(&mut self);
+}
+
+impl fmt::LowerHex for VirtAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
+    }
+}
+
+impl fmt::LowerHex for PhysAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
+    }
+}
