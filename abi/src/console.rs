@@ -4,12 +4,16 @@
 //! channel means that a program's last output always arrives before its exit status. Nothing here is
 //! seen by programs.
 //!
-//! Host to kernel: `Start` once, then `Stdin`, `StdinEnd`, `WindowSize`, `Terminate`.
-//! Kernel to host: `Stdout`, `Stderr`, `StdinCredit`, `Log`, and last `Exit`.
+//! Host to kernel: `Start` once, then `Stdin`, `StdinEnd`, `OutputCredit`, `OutputClosed`,
+//! `WindowSize`, `Terminate`. Kernel to host: `Stdout`, `Stderr`, `Terminal`, `StdinCredit`, and last
+//! `Exit`. A receiver ignores kinds that it does not know.
 //!
-//! Flow control: the host may send at most as many `Stdin` bytes as the kernel has granted by
-//! `StdinCredit`; so an unread stdin never blocks a window-size change behind it. Output is bounded
-//! by the virtqueue: the kernel waits while the host does not read.
+//! Flow control, both ways, so that no stream blocks another:
+//! - the host sends at most as many `Stdin` bytes as the kernel has granted by `StdinCredit`;
+//! - of each output stream at most `OUTPUT_WINDOW` frames are unanswered: the kernel starts with that
+//!   many credits per stream, pays one per frame, and gets them back by `OutputCredit` when the host
+//!   has passed the bytes on. QEMU's console port *drops* what its back end cannot take at once;
+//!   this window keeps the back end from ever being full.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -18,6 +22,9 @@ pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Longest payload of one frame, in bytes, except `Start`, which may have `MAX_START` bytes.
 pub const MAX_PAYLOAD: usize = 4096;
+
+/// Output frames of one stream that may be on their way, not yet answered by `OutputCredit`.
+pub const OUTPUT_WINDOW: u32 = 8;
 
 /// Longest payload of a `Start` frame, in bytes (arguments and environment of the program).
 pub const MAX_START: usize = 1 << 21;
@@ -36,9 +43,10 @@ pub struct FrameHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FrameKind {
-    /// Host to kernel: what to run. Payload: `StartHeader`, then `argument_count` NUL-terminated
-    /// arguments, then `environment_count` NUL-terminated `K=V` strings, then the NUL-terminated
-    /// working directory.
+    /// Host to kernel: what to run. Payload: `StartHeader`, then NUL-terminated strings: the path
+    /// of the program (as for execve; no search), the working directory, `argument_count`
+    /// arguments (the first is the program's name as it was typed), `environment_count` strings
+    /// `K=V`.
     Start = 1,
     /// Host to kernel: bytes for the program's standard input.
     Stdin = 2,
@@ -49,6 +57,10 @@ pub enum FrameKind {
     /// Host to kernel: stop now (timeout, interrupt of the tool). Payload: u32 signal number that
     /// is sent to the program's session.
     Terminate = 5,
+    /// Host to kernel: `OutputCredit`, frames of an output stream that have been passed on.
+    OutputCredit = 6,
+    /// Host to kernel: `OutputClosed`, nobody reads this output stream any more.
+    OutputClosed = 7,
     /// Kernel to host: bytes of the program's standard output.
     Stdout = 17,
     /// Kernel to host: bytes of the program's standard error.
@@ -57,6 +69,9 @@ pub enum FrameKind {
     StdinCredit = 19,
     /// Kernel to host: the program has ended. Payload: `ExitReport`.
     Exit = 20,
+    /// Kernel to host: what the guest's console terminal shows (output of programs that write to
+    /// it, and echo). The host writes it to whichever of its descriptors is a terminal.
+    Terminal = 21,
 }
 
 impl FrameKind {
@@ -68,10 +83,13 @@ impl FrameKind {
             3 => FrameKind::StdinEnd,
             4 => FrameKind::WindowSize,
             5 => FrameKind::Terminate,
+            6 => FrameKind::OutputCredit,
+            7 => FrameKind::OutputClosed,
             17 => FrameKind::Stdout,
             18 => FrameKind::Stderr,
             19 => FrameKind::StdinCredit,
             20 => FrameKind::Exit,
+            21 => FrameKind::Terminal,
             _ => return None,
         })
     }
@@ -84,7 +102,8 @@ pub struct StartHeader {
     /// `PROTOCOL_VERSION`.
     pub version: u32,
     /// Bit n is set when the host's file descriptor n (0 to 2) is a terminal. Those descriptors
-    /// become the guest's console terminal; the others become plain byte streams.
+    /// become the guest's console terminal (`Terminal` frames; `Stdin` frames feed it when bit 0 is
+    /// set); the others become plain byte streams (`Stdin`, `Stdout`, `Stderr`).
     pub terminals: u32,
     /// Number of arguments, the program's name included.
     pub argument_count: u32,
@@ -110,6 +129,26 @@ pub struct WindowSize {
     pub height_pixels: u16,
 }
 
+/// Payload of `OutputCredit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct OutputCredit {
+    /// Which stream: the number of its frame kind (`Stdout`, `Stderr` or `Terminal`).
+    pub stream: u32,
+    /// Frames that have been passed on.
+    pub frames: u32,
+}
+
+/// Payload of `OutputClosed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct OutputClosed {
+    /// Which stream: the number of its frame kind (`Stdout`, `Stderr` or `Terminal`).
+    pub stream: u32,
+    /// The error number that later writes to the stream get; `EPIPE` comes with `SIGPIPE`.
+    pub error: u32,
+}
+
 /// How the program ended.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -126,3 +165,25 @@ pub const EXIT_STATUS: u32 = 0;
 pub const EXIT_SIGNAL: u32 = 1;
 /// The program could not be started; `value` is the error number of execve.
 pub const EXIT_NOT_STARTED: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_kinds_agree() {
+        for number in 0..64 {
+            if let Some(kind) = FrameKind::from_number(number) {
+                assert_eq!(kind as u32, number);
+            }
+        }
+    }
+
+    #[test]
+    fn the_wire_layout_is_fixed() {
+        let header = FrameHeader { kind: FrameKind::Stdout as u32, length: 3 };
+        assert_eq!(header.as_bytes(), [17, 0, 0, 0, 3, 0, 0, 0]);
+        assert_eq!(size_of::<StartHeader>(), 24);
+        assert_eq!(size_of::<ExitReport>(), 8);
+    }
+}
