@@ -10,6 +10,7 @@ pub mod contract;
 mod select;
 
 pub use contract::{
-    BootInfo, Contract, CpuCount, MAX_CPUS, MemoryRange, PAGE_SIZE, PhysAddr, Trap, UserContext, VirtAddr,
+    BootInfo, Contract, CpuCount, Entry, MAX_CPUS, MemoryRange, MmioDevice, PAGE_SIZE, PageRights,
+    Pending, PhysAddr, Trap, UserContext, VirtAddr,
 };
-pub use select::Machine;
+pub use select::*;

@@ -10,3 +10,7 @@ mod chosen;
 
 /// The machine that this build is for.
 pub use chosen::Machine;
+
+/// Controls of the hosted machine, for tests.
+#[cfg(not(target_os = "none"))]
+pub use chosen::control as hosted;

@@ -1,0 +1,102 @@
+//! Registers of a user thread that can never run: the same bookkeeping as on x86-64, with x87 and SSE
+//! as the only floating-point state.
+
+use super::registers::Registers;
+use super::xsave;
+use crate::contract::UserContext;
+
+/// x87 and SSE.
+const COMPONENTS: u64 = 3;
+
+/// Registers of a user thread.
+pub struct Context {
+    registers: Registers,
+    thread_pointer: u64,
+    fpu: [u8; xsave::LEAST_SIZE],
+}
+
+impl UserContext for Context {
+    fn new(entry: u64, stack: u64) -> Self {
+        let mut fpu = [0; xsave::LEAST_SIZE];
+        xsave::reset(&mut fpu);
+        Self { registers: Registers::new(entry, stack), thread_pointer: 0, fpu }
+    }
+
+    fn duplicate(&self) -> Self {
+        Self { registers: self.registers, thread_pointer: self.thread_pointer, fpu: self.fpu }
+    }
+
+    fn call_number(&self) -> usize {
+        self.registers.rax as usize
+    }
+
+    fn call_arguments(&self) -> [u64; 6] {
+        self.registers.call_arguments()
+    }
+
+    fn set_return_value(&mut self, value: u64) {
+        self.registers.rax = value;
+    }
+
+    fn restart_call(&mut self, number: usize) {
+        self.registers.restart_call(number);
+    }
+
+    fn instruction_pointer(&self) -> u64 {
+        self.registers.rip
+    }
+
+    fn set_instruction_pointer(&mut self, value: u64) {
+        self.registers.rip = value;
+    }
+
+    fn stack_pointer(&self) -> u64 {
+        self.registers.rsp
+    }
+
+    fn set_stack_pointer(&mut self, value: u64) {
+        self.registers.rsp = value;
+    }
+
+    fn thread_pointer(&self) -> u64 {
+        self.thread_pointer
+    }
+
+    fn set_thread_pointer(&mut self, value: u64) {
+        self.thread_pointer = value;
+    }
+
+    fn set_c_argument(&mut self, index: usize, value: u64) {
+        self.registers.set_c_argument(index, value);
+    }
+
+    fn general_registers(&self) -> [u64; 18] {
+        self.registers.to_sigcontext()
+    }
+
+    fn set_general_registers(&mut self, registers: &[u64; 18]) {
+        self.registers.set_from_sigcontext(registers);
+    }
+
+    fn fpu_size() -> usize {
+        xsave::LEAST_SIZE
+    }
+
+    fn read_fpu(&self, into: &mut [u8]) {
+        let count = into.len().min(self.fpu.len());
+        into[..count].copy_from_slice(&self.fpu[..count]);
+    }
+
+    fn write_fpu(&mut self, from: &[u8]) -> bool {
+        let Some(state) = from.first_chunk::<{ xsave::LEAST_SIZE }>() else { return false };
+        let valid = xsave::is_valid(state, COMPONENTS, xsave::mxcsr_mask(&self.fpu));
+        if valid {
+            self.fpu = *state;
+        }
+        valid
+    }
+
+    fn reset_fpu(&mut self) {
+        xsave::reset(&mut self.fpu);
+    }
+}

@@ -1,0 +1,84 @@
+//! The standard XSAVE format: layout of the header, the reset state, and the check that makes it safe
+//! to load bytes which user space wrote.
+//!
+//! Pure functions over bytes, used by the hosted machine too. Intel SDM volume 1, chapter 13.4.
+
+/// Bytes of the legacy region and the header together: the least a state has.
+pub(crate) const LEAST_SIZE: usize = 576;
+
+const CONTROL_WORD: usize = 0;
+const MXCSR: usize = 24;
+const MXCSR_MASK: usize = 28;
+const HEADER: usize = 512;
+const HEADER_END: usize = 576;
+/// MXCSR bits of every processor with DAZ.
+const MXCSR_VALID: u32 = 0xffff;
+
+/// Writes the state after reset: all exceptions masked, everything else in its initial configuration.
+pub(crate) fn reset(area: &mut [u8]) {
+    area.fill(0);
+    put(area, CONTROL_WORD, &0x037f_u16.to_le_bytes());
+    put(area, MXCSR, &0x1f80_u32.to_le_bytes());
+}
+
+/// Whether XRSTOR takes the bytes without a fault when the components `enabled` are switched on.
+/// `mxcsr_mask` is what this processor allows (0: the default of the architecture).
+pub(crate) fn is_valid(area: &[u8], enabled: u64, mxcsr_mask: u32) -> bool {
+    let (Some(header), Some(mxcsr)) = (area.get(HEADER..HEADER_END), area.get(MXCSR..MXCSR + 4))
+    else {
+        return false;
+    };
+    let (Some(components), Some(reserved)) = (header.first_chunk::<8>(), header.get(8..)) else {
+        return false;
+    };
+    let Some(mxcsr) = mxcsr.first_chunk::<4>() else { return false };
+    let allowed = if mxcsr_mask == 0 { 0xffbf } else { mxcsr_mask } & MXCSR_VALID;
+    u64::from_le_bytes(*components) & !enabled == 0
+        && reserved.iter().all(|&byte| byte == 0)
+        && u32::from_le_bytes(*mxcsr) & !allowed == 0
+}
+
+/// What the processor reported as its valid MXCSR bits when it saved `area`.
+pub(crate) fn mxcsr_mask(area: &[u8]) -> u32 {
+    area.get(MXCSR_MASK..)
+        .and_then(|bytes| bytes.first_chunk::<4>())
+        .map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+fn put(area: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(slot) = area.get_mut(at..at + bytes.len()) {
+        slot.copy_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh() -> [u8; LEAST_SIZE] {
+        let mut area = [0xaa; LEAST_SIZE];
+        reset(&mut area);
+        area
+    }
+
+    #[test]
+    fn the_reset_state_is_valid() {
+        assert!(is_valid(&fresh(), 3, 0));
+    }
+
+    #[test]
+    fn states_that_would_fault_are_refused() {
+        for (at, value) in
+            [(HEADER, 4), (HEADER + 7, 0x80), (HEADER + 8, 1), (HEADER + 63, 1), (MXCSR + 2, 1)]
+        {
+            let mut area = fresh();
+            area[at] = value;
+            assert!(!is_valid(&area, 3, 0), "byte {at}");
+        }
+        assert!(!is_valid(&fresh()[..LEAST_SIZE - 1], 3, 0), "too short");
+        let mut area = fresh();
+        area[MXCSR] = 0x40;
+        assert!(!is_valid(&area, 3, 0), "denormals-are-zero without support");
+        assert!(is_valid(&area, 3, 0xffff));
+    }
+}
