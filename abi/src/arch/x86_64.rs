@@ -2,3 +2,5 @@
 
 /// `AT_PLATFORM` and `uname` machine.
 pub const MACHINE: &str = "x86_64";
+
+pub mod signal;

@@ -1,0 +1,196 @@
+//! Delivery: what a thread does before it enters user mode while it has attention.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use abi::signal::{Action, SA_NODEFER, SA_RESTART, Signal, SignalSet};
+use base::user::UserContext;
+use hal::UserContext as _;
+use policy::table::number;
+
+use super::action::{Disposition, disposition};
+use super::info::SignalInfo;
+use super::send::death_status;
+use super::thread::InterruptedCall;
+use super::{frame, stop};
+use crate::process::{Thread, table};
+
+/// What becomes of the thread after its signals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum BeforeUser {
+    /// It enters user mode.
+    Enter,
+    /// It ends.
+    Exit,
+}
+
+/// A signal that was taken out of its queue.
+struct Taken {
+    info: SignalInfo,
+    /// `ProcessState::continues` at that moment.
+    continues: u64,
+}
+
+/// Attends to everything that keeps the thread from going on: its end, a stop of its process, its
+/// signals, and the call that they interrupted.
+pub async fn before_user(thread: &Arc<Thread>, context: &mut UserContext) -> BeforeUser {
+    loop {
+        if thread.signals.must_exit() {
+            return BeforeUser::Exit;
+        }
+        if thread.process.signals.is_stopping() {
+            stop::stand(thread).await;
+            continue;
+        }
+        match take_next(thread) {
+            Some(taken) => act(thread, context, taken).await,
+            None => {
+                if !settle(thread, context) {
+                    return BeforeUser::Enter;
+                }
+            }
+        }
+    }
+}
+
+/// No signal is left: restarts the interrupted call, and puts back a mask that it had replaced.
+/// Returns whether that gave reason for attention again.
+fn settle(thread: &Thread, context: &mut UserContext) -> bool {
+    let mut state = thread.signals.lock();
+    if let Some(call) = state.interrupted.take() {
+        let number = if call.errno == Errno::ERESTART_RESTARTBLOCK {
+            number::restart_syscall
+        } else {
+            call.number
+        };
+        context.restart_call(number);
+    }
+    if let Some(saved) = state.saved.take() {
+        thread.signals.set_blocked(&mut state, saved);
+    }
+    thread.signals.recalculate(&state, &thread.process.signals)
+}
+
+/// Takes out the next signal: faults of this thread, then its own signals, then its process's.
+fn take_next(thread: &Thread) -> Option<Taken> {
+    let process = &thread.process.signals;
+    let mut shared = process.lock();
+    let mut own = thread.signals.lock();
+    let blocked = own.blocked;
+    let info = own
+        .pending
+        .take_synchronous(blocked)
+        .or_else(|| own.pending.take_next(blocked))
+        .or_else(|| shared.pending.take_next(blocked))?;
+    process.publish(&shared);
+    Some(Taken { info, continues: shared.continues })
+}
+
+async fn act(thread: &Arc<Thread>, context: &mut UserContext, taken: Taken) {
+    let process = &thread.process;
+    let signal = taken.info.signal;
+    let action = process.signals.actions().take_for_delivery(signal);
+    match disposition(signal, &action) {
+        Disposition::Ignore => {}
+        Disposition::Stop => {
+            if signal == Signal::SIGSTOP || !table::is_orphaned(process.group()) {
+                stop::begin(thread, signal, taken.continues);
+            }
+        }
+        Disposition::Terminate => {
+            if !process.signals.is_protected() {
+                process.request_group_exit(death_status(signal));
+            }
+        }
+        Disposition::Handle(action) => handle(thread, context, &action, &taken.info).await,
+    }
+}
+
+/// Enters a handler: decides about the interrupted call, writes the frame, changes the mask.
+async fn handle(
+    thread: &Arc<Thread>,
+    context: &mut UserContext,
+    action: &Action,
+    info: &SignalInfo,
+) {
+    let (interrupted, mask) = {
+        let mut state = thread.signals.lock();
+        if let Some(trap) = info.trap {
+            state.trap = trap;
+        }
+        (state.interrupted.take(), state.saved.unwrap_or(state.blocked))
+    };
+    if let Some(call) = interrupted {
+        if restarts(&call, action) {
+            context.restart_call(call.number);
+        } else {
+            context.set_return_value(Errno::EINTR.to_return_value().cast_unsigned());
+        }
+    }
+    if frame::push(thread, context, action, info, mask).await.is_err() {
+        log::debug!("thread {}: no room for the frame of {:?}", thread.tid(), info.signal);
+        force_segmentation_fault(thread, info.signal);
+        return;
+    }
+    let mut state = thread.signals.lock();
+    state.saved = None;
+    let mut blocked = state.blocked | action.mask;
+    if action.flags & SA_NODEFER == 0 {
+        blocked.insert(info.signal);
+    }
+    thread.signals.set_blocked(&mut state, blocked);
+}
+
+fn restarts(call: &InterruptedCall, action: &Action) -> bool {
+    match call.errno {
+        Errno::ERESTARTNOINTR => true,
+        Errno::ERESTARTSYS => action.flags & SA_RESTART != 0,
+        _ => false,
+    }
+}
+
+/// Notes that a call ended with a restart code; the decision falls in [`before_user`].
+pub fn note_restart(thread: &Thread, _context: &UserContext, number: usize, errno: Errno) {
+    thread.signals.lock().interrupted = Some(InterruptedCall { number, errno });
+    thread.signals.raise_attention();
+}
+
+/// Whether a call that succeeded has set the registers itself, so that its result must not be
+/// written over them.
+pub fn replaces_registers(call: usize) -> bool {
+    matches!(call, number::rt_sigreturn | number::execve | number::execveat)
+}
+
+/// Raises a signal for a fault of the running thread. It cannot be blocked or ignored: then the
+/// process ends by it.
+pub fn force(thread: &Arc<Thread>, info: SignalInfo) {
+    let actions = thread.process.signals.actions();
+    let signal = info.signal;
+    if signal == Signal::SIGKILL {
+        // No memory was left for a page of this process.
+        thread.process.request_group_exit(death_status(signal));
+        return;
+    }
+    let mut state = thread.signals.lock();
+    let blocked = state.blocked.contains(signal);
+    if blocked || actions.ignores(signal) {
+        actions.reset(signal);
+    }
+    if blocked {
+        let mask = state.blocked.without(SignalSet::of(signal));
+        thread.signals.set_blocked(&mut state, mask);
+    }
+    let _ = state.pending.push(info, true);
+    drop(state);
+    thread.signals.raise_attention();
+}
+
+/// The frame of a handler could not be written or read. If it was the handler of `SIGSEGV` itself,
+/// that handler gets no second chance.
+pub(super) fn force_segmentation_fault(thread: &Arc<Thread>, failed: Signal) {
+    if failed == Signal::SIGSEGV {
+        thread.process.signals.actions().reset(Signal::SIGSEGV);
+    }
+    force(thread, SignalInfo::kernel(Signal::SIGSEGV));
+}

@@ -1,0 +1,354 @@
+//! Signal frames: entering a handler writes one to the user's stack, `rt_sigreturn` reads it back.
+//!
+//! Everything that is read back may be hostile. Registers go through the machine, which forces flags
+//! and privilege; the floating-point state is checked by it; the mask loses what cannot be blocked. A
+//! frame that cannot be read, or whose floating-point state is no valid one, is a `SIGSEGV`.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::arch::x86_64::signal as layout;
+use abi::arch::x86_64::signal::{FpuSoftwareBytes, SignalContext, SignalFrame, UserContextRecord};
+use abi::arch::x86_64::signal::register;
+use abi::signal::{
+    Action, AlternateStack, MINSIGSTKSZ, SA_ONSTACK, SA_RESTORER, SS_AUTODISARM, SS_DISABLE,
+    SS_ONSTACK, Signal, SignalSet,
+};
+use base::user::{self, UserContext};
+use hal::UserContext as _;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::deliver::force_segmentation_fault;
+use super::info::SignalInfo;
+use crate::memory::UserMemory;
+use crate::process::Thread;
+
+/// Largest floating-point state that the machine has.
+const FPU_LIMIT: usize = 4096;
+
+/// Whether a stack pointer lies on the alternate stack, as Linux decides it for stacks that grow
+/// downwards.
+fn lies_on(stack: &AlternateStack, pointer: u64) -> bool {
+    pointer > stack.base && pointer - stack.base <= stack.size
+}
+
+/// Whether the thread is executing on its alternate stack. One that disarms itself is never in use.
+fn is_on(stack: &AlternateStack, pointer: u64) -> bool {
+    stack.flags & SS_AUTODISARM == 0 && lies_on(stack, pointer)
+}
+
+/// `sigaltstack`: reports the stack in force, and sets another.
+///
+/// # Errors
+/// `EPERM` when the thread runs on the present one, `EINVAL` for unknown flags, `ENOMEM` when the new
+/// one is too small.
+pub fn exchange_stack(
+    thread: &Thread,
+    new: Option<AlternateStack>,
+    stack_pointer: u64,
+) -> Result<AlternateStack, Errno> {
+    let mut state = thread.signals.lock();
+    let present = state.stack;
+    let mode = if present.size == 0 {
+        SS_DISABLE
+    } else if is_on(&present, stack_pointer) {
+        SS_ONSTACK
+    } else {
+        0
+    };
+    let report = AlternateStack { flags: mode | present.flags & SS_AUTODISARM, ..present };
+    let Some(new) = new else { return Ok(report) };
+    if is_on(&present, stack_pointer) {
+        return Err(Errno::EPERM);
+    }
+    state.stack = match new.flags & !SS_AUTODISARM {
+        SS_DISABLE => AlternateStack { base: 0, flags: new.flags, padding: 0, size: 0 },
+        0 | SS_ONSTACK if new.size < MINSIGSTKSZ => return Err(Errno::ENOMEM),
+        0 | SS_ONSTACK => AlternateStack { padding: 0, ..new },
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(report)
+}
+
+/// Where a frame goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    frame: u64,
+    fpu: u64,
+}
+
+/// Finds room for a frame and `fpu_size` bytes of floating-point state; `None` when there is none.
+fn place(
+    stack_pointer: u64,
+    stack: &AlternateStack,
+    wants_alternate: bool,
+    fpu_size: usize,
+) -> Option<Place> {
+    let nested = is_on(stack, stack_pointer);
+    let mut top = stack_pointer.checked_sub(layout::RED_ZONE)?;
+    let enters = wants_alternate && stack.size != 0 && !is_on(stack, top);
+    if enters {
+        top = stack.base.checked_add(stack.size)?;
+    }
+    let fpu_size = u64::try_from(fpu_size).ok()?;
+    let frame_size = u64::try_from(size_of::<SignalFrame>()).ok()?;
+    let fpu = top.checked_sub(fpu_size)? & !(layout::FPU_ALIGNMENT - 1);
+    let below = fpu.checked_sub(frame_size)?;
+    let frame = (below & !(layout::FRAME_ALIGNMENT - 1)).checked_sub(8)?;
+    if (nested || enters) && !lies_on(stack, frame) {
+        return None;
+    }
+    Some(Place { frame, fpu })
+}
+
+/// Prepares the floating-point state for the user: software bytes and closing magic word. States
+/// without the extended header stay as they are. Returns whether it is an extended one.
+fn seal_fpu(state: &mut Vec<u8>) -> bool {
+    let size = state.len();
+    if size < layout::FXSAVE_SIZE + layout::XSAVE_HEADER_SIZE {
+        return false;
+    }
+    let features = state
+        .get(layout::FXSAVE_SIZE..layout::FXSAVE_SIZE + 8)
+        .and_then(|bytes| u64::read_from_bytes(bytes).ok())
+        .unwrap_or(0);
+    let software = FpuSoftwareBytes {
+        magic: layout::FP_XSTATE_MAGIC1,
+        extended_size: (size + layout::FP_XSTATE_MAGIC2_SIZE) as u32,
+        features: features | layout::LEGACY_FEATURES,
+        state_size: size as u32,
+        padding: [0; 7],
+    };
+    if let Some(bytes) = state.get_mut(layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE) {
+        bytes.copy_from_slice(software.as_bytes());
+    }
+    state.extend_from_slice(&layout::FP_XSTATE_MAGIC2.to_le_bytes());
+    true
+}
+
+/// Writes a frame to the user's stack and sets the registers so that the handler runs.
+///
+/// # Errors
+/// `EFAULT` when the stack has no room or is not writable, or the action has no restorer.
+pub async fn push(
+    thread: &Arc<Thread>,
+    context: &mut UserContext,
+    action: &Action,
+    info: &SignalInfo,
+    mask: SignalSet,
+) -> Result<(), Errno> {
+    if action.flags & SA_RESTORER == 0 {
+        return Err(Errno::EFAULT);
+    }
+    user::release(context);
+    let mut fpu = vec![0; UserContext::fpu_size().min(FPU_LIMIT)];
+    context.read_fpu(&mut fpu);
+    let is_extended = seal_fpu(&mut fpu);
+
+    let registers = context.general_registers();
+    let (stack, trap) = {
+        let state = thread.signals.lock();
+        (state.stack, state.trap)
+    };
+    let wants_alternate = action.flags & SA_ONSTACK != 0;
+    let place = place(context.stack_pointer(), &stack, wants_alternate, fpu.len())
+        .ok_or(Errno::EFAULT)?;
+    let flags = layout::UC_SIGCONTEXT_SS | layout::UC_STRICT_RESTORE_SS;
+    let frame = SignalFrame {
+        return_address: action.restorer,
+        context: UserContextRecord {
+            flags: if is_extended { flags | layout::UC_FP_XSTATE } else { flags },
+            link: 0,
+            stack,
+            machine: SignalContext {
+                registers,
+                cs: layout::USER_CODE_SELECTOR,
+                gs: 0,
+                fs: 0,
+                ss: layout::USER_DATA_SELECTOR,
+                error: u64::from(trap.error),
+                trap_number: u64::from(trap.vector),
+                old_mask: mask.0,
+                fault_address: trap.address,
+                fpu_state: place.fpu,
+                reserved: [0; 8],
+            },
+            mask,
+        },
+        info: info.encode(),
+    };
+    let memory = UserMemory::new(thread.space());
+    memory.write_bytes(place.fpu, &fpu).await?;
+    memory.write_value(place.frame, &frame).await?;
+
+    let info_address = place.frame + offset(core::mem::offset_of!(SignalFrame, info));
+    let context_address = place.frame + offset(core::mem::offset_of!(SignalFrame, context));
+    let mut registers = registers;
+    registers[register::RDI] = info.signal.number().unsigned_abs().into();
+    registers[register::RSI] = info_address;
+    registers[register::RDX] = context_address;
+    registers[register::RAX] = 0;
+    registers[register::RSP] = place.frame;
+    registers[register::RIP] = action.handler;
+    registers[register::FLAGS] &=
+        !(layout::FLAG_DIRECTION | layout::FLAG_RESUME | layout::FLAG_TRAP);
+    context.set_general_registers(&registers);
+    context.reset_fpu();
+    if stack.flags & SS_AUTODISARM != 0 {
+        thread.signals.lock().stack =
+            AlternateStack { base: 0, flags: SS_DISABLE, padding: 0, size: 0 };
+    }
+    Ok(())
+}
+
+const fn offset(bytes: usize) -> u64 {
+    bytes as u64
+}
+
+/// `rt_sigreturn`: continues what a handler interrupted, from the frame below the stack pointer.
+/// A frame that is not valid ends in a forced `SIGSEGV`.
+pub async fn restore(thread: &Arc<Thread>, context: &mut UserContext) {
+    if try_restore(thread, context).await.is_err() {
+        log::debug!("thread {}: bad signal frame", thread.tid());
+        force_segmentation_fault(thread, Signal::SIGSEGV);
+    }
+}
+
+async fn try_restore(thread: &Arc<Thread>, context: &mut UserContext) -> Result<(), Errno> {
+    // The handler's return has taken the return address from the stack.
+    let address = context.stack_pointer().checked_sub(8).ok_or(Errno::EFAULT)?;
+    let memory = UserMemory::new(thread.space());
+    let frame: SignalFrame = memory.read_value(address).await?;
+    let fpu = read_fpu_state(&memory, frame.context.machine.fpu_state).await?;
+    {
+        let mut state = thread.signals.lock();
+        thread.signals.set_blocked(&mut state, frame.context.mask);
+        state.restart = None;
+        thread.signals.recalculate(&state, &thread.process.signals);
+    }
+    user::release(context);
+    match fpu {
+        None => context.reset_fpu(),
+        Some(state) if context.write_fpu(&state) => {}
+        Some(_) => return Err(Errno::EFAULT),
+    }
+    context.set_general_registers(&frame.context.machine.registers);
+    // As on Linux, an alternate stack that cannot be set again is left as it is.
+    let _ = exchange_stack(thread, Some(frame.context.stack), context.stack_pointer());
+    Ok(())
+}
+
+/// Reads the floating-point state of a frame; `None` for the state at reset.
+async fn read_fpu_state(memory: &UserMemory, address: u64) -> Result<Option<Vec<u8>>, Errno> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let full = UserContext::fpu_size().min(FPU_LIMIT);
+    let mut state = vec![0; full];
+    let legacy = state.get_mut(..layout::FXSAVE_SIZE).ok_or(Errno::EFAULT)?;
+    memory.read_bytes(address, legacy).await?;
+    let software = legacy
+        .get(layout::SOFTWARE_BYTES_OFFSET..)
+        .and_then(|bytes| FpuSoftwareBytes::read_from_bytes(bytes).ok())
+        .unwrap_or(FpuSoftwareBytes::new_zeroed());
+    if full > layout::FXSAVE_SIZE && is_extended(&software, full) {
+        let size = software.state_size as usize;
+        let mut bytes = vec![0; size + layout::FP_XSTATE_MAGIC2_SIZE];
+        memory.read_bytes(address, &mut bytes).await?;
+        let magic = bytes.split_off(size);
+        if magic == layout::FP_XSTATE_MAGIC2.to_le_bytes() {
+            if let Some(start) = state.get_mut(..size) {
+                start.copy_from_slice(&bytes);
+            }
+            return Ok(Some(state));
+        }
+    }
+    // Only x87 and SSE are there; the rest is at reset.
+    if let Some(header) = state.get_mut(layout::FXSAVE_SIZE..layout::FXSAVE_SIZE + 8) {
+        header.copy_from_slice(&layout::LEGACY_FEATURES.to_le_bytes());
+    }
+    Ok(Some(state))
+}
+
+fn is_extended(software: &FpuSoftwareBytes, full: usize) -> bool {
+    let size = software.state_size as usize;
+    software.magic == layout::FP_XSTATE_MAGIC1
+        && size >= layout::FXSAVE_SIZE + layout::XSAVE_HEADER_SIZE
+        && size <= full
+        && software.extended_size >= software.state_size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NONE: AlternateStack = AlternateStack { base: 0, flags: SS_DISABLE, padding: 0, size: 0 };
+
+    proptest! {
+        #[test]
+        fn a_frame_lies_below_the_red_zone_and_is_aligned(
+            pointer in 0x10000u64..0x7fff_ffff_f000,
+            fpu_size in 512usize..4096,
+        ) {
+            let place = place(pointer, &NONE, true, fpu_size).unwrap();
+            prop_assert_eq!(place.fpu % 64, 0);
+            prop_assert_eq!((place.frame + 8) % 16, 0);
+            prop_assert!(place.fpu + fpu_size as u64 + 128 <= pointer);
+            prop_assert!(place.frame + size_of::<SignalFrame>() as u64 <= place.fpu);
+        }
+
+        #[test]
+        fn a_frame_survives_its_bytes(bytes in prop::collection::vec(any::<u8>(), 440)) {
+            let frame = SignalFrame::read_from_bytes(&bytes).unwrap();
+            prop_assert_eq!(frame.as_bytes(), &bytes[..]);
+        }
+
+        #[test]
+        fn any_software_bytes_are_judged_without_panic(
+            bytes in prop::collection::vec(any::<u8>(), 48),
+            full in 512usize..4096,
+        ) {
+            let software = FpuSoftwareBytes::read_from_bytes(&bytes).unwrap();
+            if is_extended(&software, full) {
+                prop_assert!(software.state_size as usize <= full);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stack_pointer_near_zero_has_no_room() {
+        assert_eq!(place(64, &NONE, false, 512), None);
+        assert_eq!(place(600, &NONE, false, 512), None);
+    }
+
+    #[test]
+    fn the_alternate_stack_is_entered_from_its_top() {
+        let stack = AlternateStack { base: 0x10000, flags: 0, padding: 0, size: 0x4000 };
+        let entered = place(0x7000_0000, &stack, true, 512).unwrap();
+        assert!(entered.fpu + 512 <= 0x14000 && entered.frame > 0x10000);
+        let nested = place(entered.frame, &stack, true, 512).unwrap();
+        assert!(nested.frame < entered.frame && nested.frame > 0x10000);
+        assert!(place(0x7000_0000, &stack, false, 512).unwrap().frame > 0x14000);
+    }
+
+    #[test]
+    fn an_alternate_stack_that_overflows_gets_no_frame() {
+        let stack = AlternateStack { base: 0x10000, flags: 0, padding: 0, size: 0x800 };
+        assert_eq!(place(0x7000_0000, &stack, true, 2696), None);
+        assert_eq!(place(0x10100, &stack, true, 512), None);
+    }
+
+    #[test]
+    fn a_sealed_state_is_recognised_and_a_cut_one_is_not() {
+        let mut state = vec![0; 832];
+        assert!(seal_fpu(&mut state));
+        assert_eq!(state.len(), 836);
+        let bytes = &state[layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE];
+        let software = FpuSoftwareBytes::read_from_bytes(bytes).unwrap();
+        assert!(is_extended(&software, 832));
+        assert!(!is_extended(&software, 700));
+    }
+}

@@ -1,0 +1,175 @@
+//! Sending: into which queue a signal goes, whether it is worth keeping, and which thread is to take
+//! it.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use abi::Errno;
+use abi::signal::{Signal, SignalSet};
+
+use super::action::{Disposition, disposition};
+use super::info::SignalInfo;
+use super::queue::Queued;
+use super::stop;
+use crate::process::limits::Resource;
+use crate::process::{Pid, Process, Thread, table};
+
+/// Sends a signal to a process: any of its threads that does not block it may take it, the first
+/// thread by preference. Nothing happens when the process has ended.
+///
+/// # Errors
+/// `EAGAIN`: a queued real-time signal, and `RLIMIT_SIGPENDING` is reached.
+pub fn send_to_process(process: &Arc<Process>, info: SignalInfo) -> Result<(), Errno> {
+    let threads = process.threads();
+    let Some(first) = threads.first() else { return Ok(()) };
+    if !prepare(process, &threads, first, info.signal) {
+        return Ok(());
+    }
+    let has_room = has_room(process, first);
+    let queued = {
+        let mut state = process.signals.lock();
+        let queued = state.pending.push(info, has_room);
+        process.signals.publish(&state);
+        queued
+    };
+    match queued {
+        Queued::Full => return Err(Errno::EAGAIN),
+        Queued::Merged => return Ok(()),
+        Queued::Added | Queued::WithoutInfo => {}
+    }
+    if let Some(chosen) = choose(&threads, info.signal) {
+        wake_for(process, chosen, info.signal);
+    }
+    Ok(())
+}
+
+/// Sends a signal to one thread.
+///
+/// # Errors
+/// `EAGAIN`: a queued real-time signal, and `RLIMIT_SIGPENDING` is reached.
+pub fn send_to_thread(thread: &Arc<Thread>, info: SignalInfo) -> Result<(), Errno> {
+    let process = &thread.process;
+    if !prepare(process, &process.threads(), thread, info.signal) {
+        return Ok(());
+    }
+    let has_room = has_room(process, thread);
+    let (queued, accepts) = {
+        let mut state = thread.signals.lock();
+        let queued = state.pending.push(info, has_room);
+        (queued, thread.signals.accepts(&state, info.signal))
+    };
+    match queued {
+        Queued::Full => return Err(Errno::EAGAIN),
+        Queued::Merged => return Ok(()),
+        Queued::Added | Queued::WithoutInfo => {}
+    }
+    if accepts {
+        wake_for(process, thread, info.signal);
+    }
+    Ok(())
+}
+
+/// Sends a signal to every process of a group, without asking for permission: for terminals.
+pub fn send_to_group(group: Pid, info: SignalInfo) {
+    for process in table::group_members(group) {
+        let _ = send_to_process(&process, info);
+    }
+}
+
+/// What a signal does the moment it is sent: `SIGKILL` ends, stop and continue cancel each other.
+/// Returns whether the signal must be kept for delivery; `target` is the thread that it is for, or
+/// the first of the process.
+fn prepare(
+    process: &Arc<Process>,
+    threads: &[Arc<Thread>],
+    target: &Arc<Thread>,
+    signal: Signal,
+) -> bool {
+    if process.signals.is_protected() && !process.signals.actions().has_handler(signal) {
+        return false;
+    }
+    if signal == Signal::SIGKILL {
+        process.request_group_exit(death_status(signal));
+        return false;
+    }
+    if SignalSet::STOPPING.contains(signal) {
+        discard(process, threads, SignalSet::of(Signal::SIGCONT));
+    } else if signal == Signal::SIGCONT {
+        discard(process, threads, SignalSet::STOPPING);
+        stop::resume(process, threads);
+    }
+    // A blocked signal is kept even if it is ignored now: that may change before it is unblocked.
+    target.signals.blocked().contains(signal)
+        || target.signals.waits_for(signal)
+        || !process.signals.actions().ignores(signal)
+}
+
+/// The wait status of a process that a signal ended.
+pub(super) fn death_status(signal: Signal) -> u32 {
+    signal.number().unsigned_abs()
+}
+
+/// Drops pending signals of a set from the process and all its threads.
+pub(super) fn discard(process: &Process, threads: &[Arc<Thread>], set: SignalSet) {
+    {
+        let mut state = process.signals.lock();
+        state.pending.discard(set);
+        process.signals.publish(&state);
+    }
+    for thread in threads {
+        thread.signals.lock().pending.discard(set);
+    }
+}
+
+/// Drops what a process has just declared that it ignores.
+pub fn discard_ignored(process: &Process, signal: Signal) {
+    discard(process, &process.threads(), SignalSet::of(signal));
+}
+
+fn has_room(process: &Process, thread: &Thread) -> bool {
+    let queued = process.signals.lock().pending.len() + thread.signals.lock().pending.len();
+    (queued as u64) < process.limits.soft(Resource::PendingSignals)
+}
+
+/// The thread that is to take a signal sent to the process: the first that accepts it and has
+/// nothing else to attend to, else the first that accepts it.
+fn choose(threads: &[Arc<Thread>], signal: Signal) -> Option<&Arc<Thread>> {
+    let accepting = |thread: &&Arc<Thread>| {
+        let state = thread.signals.lock();
+        thread.signals.accepts(&state, signal)
+    };
+    let willing: Vec<&Arc<Thread>> = threads.iter().filter(accepting).collect();
+    willing.iter().find(|thread| !thread.signals.has_attention()).or(willing.first()).copied()
+}
+
+/// Sends a thread to the delivery of a signal that it accepts. A signal that will end the process
+/// ends all threads at once, whatever uninterruptible thing they wait for.
+fn wake_for(process: &Arc<Process>, thread: &Arc<Thread>, signal: Signal) {
+    if process.signals.is_stopping() {
+        // It is taken when the process continues.
+        return;
+    }
+    if !thread.signals.waits_for(signal) {
+        let action = process.signals.actions().get(signal);
+        let fate = disposition(signal, &action);
+        if fate == Disposition::Terminate {
+            process.request_group_exit(death_status(signal));
+            return;
+        }
+    }
+    thread.signals.raise_attention();
+    thread.kick();
+}
+
+/// Makes other threads look for signals of the process that `thread` no longer takes.
+pub(super) fn retarget(process: &Process, thread: &Thread) {
+    if process.signals.pending().is_empty() {
+        return;
+    }
+    for other in process.threads() {
+        if !core::ptr::eq(Arc::as_ptr(&other), thread) {
+            other.signals.raise_attention();
+            other.kick();
+        }
+    }
+}

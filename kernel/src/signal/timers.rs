@@ -1,0 +1,280 @@
+//! Interval timers: `setitimer`, `getitimer` and `alarm`.
+//!
+//! A process that has armed a timer has one kernel task that sleeps until the next expiry and sends
+//! the signal; it ends when no timer is armed. Periods are counted from the expiry that was due, not
+//! from the moment of delivery, so they do not drift.
+//!
+//! The virtual and the profiling timer count processor time. The task sleeps for what is left at
+//! least, then makes running threads account for their time and looks again: so they expire late by
+//! some milliseconds at most, never early, and a process without such timers pays nothing.
+
+use alloc::sync::{Arc, Weak};
+
+use abi::Errno;
+use abi::signal::Signal;
+use base::cpu::CpuId;
+use base::sync::Mutex;
+use base::wait::WaitQueue;
+use base::{task, time};
+
+use super::info::SignalInfo;
+use super::ranks::TIMERS;
+use super::send::send_to_process;
+use crate::process::Process;
+
+/// Which timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Wall time: `SIGALRM`.
+    Real,
+    /// User time: `SIGVTALRM`.
+    Virtual,
+    /// User and system time: `SIGPROF`.
+    Profiling,
+}
+
+const ALL: [Which; 3] = [Which::Real, Which::Virtual, Which::Profiling];
+
+/// How often processor time is looked at when little is left.
+const PROCESSOR_TIME_GRAIN_NS: u64 = 2_000_000;
+
+impl Which {
+    /// The timer of this number.
+    ///
+    /// # Errors
+    /// `EINVAL` when there is none.
+    pub fn new(number: i32) -> Result<Which, Errno> {
+        usize::try_from(number).ok().and_then(|n| ALL.get(n)).copied().ok_or(Errno::EINVAL)
+    }
+
+    fn signal(self) -> Signal {
+        match self {
+            Which::Real => Signal::SIGALRM,
+            Which::Virtual => Signal::SIGVTALRM,
+            Which::Profiling => Signal::SIGPROF,
+        }
+    }
+
+    /// The clock that the timer runs on.
+    fn now_ns(self, process: &Process) -> u64 {
+        match self {
+            Which::Real => time::now_ns(),
+            Which::Virtual => process.usage().user_ns,
+            Which::Profiling => {
+                let usage = process.usage();
+                usage.user_ns.saturating_add(usage.system_ns)
+            }
+        }
+    }
+}
+
+/// What a timer is set to, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Setting {
+    /// Time to the next expiry; 0 when it is disarmed.
+    pub value_ns: u64,
+    /// Period; 0 for once.
+    pub interval_ns: u64,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Timer {
+    /// Time of the next expiry on the timer's clock.
+    due_ns: Option<u64>,
+    interval_ns: u64,
+}
+
+impl Timer {
+    /// Whether the timer expires now; then it is set to its next expiry, or disarmed.
+    fn expire(&mut self, now_ns: u64) -> bool {
+        let Some(due_ns) = self.due_ns.filter(|due_ns| *due_ns <= now_ns) else { return false };
+        self.due_ns = (now_ns - due_ns).checked_div(self.interval_ns).and_then(|missed| {
+            due_ns.checked_add(missed.checked_add(1)?.checked_mul(self.interval_ns)?)
+        });
+        true
+    }
+
+    fn setting(&self, now_ns: u64) -> Setting {
+        Setting {
+            // An expiry that is due but not yet delivered counts as very soon, as on Linux.
+            value_ns: self.due_ns.map_or(0, |due_ns| due_ns.saturating_sub(now_ns).max(1000)),
+            interval_ns: self.interval_ns,
+        }
+    }
+}
+
+/// The three timers of a process. The lock guards all fields of `State`.
+pub struct IntervalTimers {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    timers: [Timer; 3],
+    /// There while the task of this process exists: woken when a timer was changed.
+    task: Option<Arc<Alarm>>,
+}
+
+struct Alarm {
+    changed: WaitQueue,
+}
+
+impl IntervalTimers {
+    pub(super) fn new() -> IntervalTimers {
+        IntervalTimers { state: Mutex::new(&TIMERS, State::default()) }
+    }
+
+    /// What a timer is set to.
+    pub fn get(&self, process: &Process, which: Which) -> Setting {
+        let now_ns = which.now_ns(process);
+        self.state.lock().timers[which as usize].setting(now_ns)
+    }
+
+    /// Sets a timer and returns what it was set to.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the task that keeps the time cannot be made.
+    pub fn set(
+        &self,
+        process: &Arc<Process>,
+        which: Which,
+        new: Setting,
+    ) -> Result<Setting, Errno> {
+        let now_ns = which.now_ns(process);
+        let timer = Timer {
+            due_ns: (new.value_ns != 0).then(|| now_ns.saturating_add(new.value_ns)),
+            interval_ns: new.interval_ns,
+        };
+        let (old, task, is_new) = {
+            let mut state = self.state.lock();
+            let old = core::mem::replace(&mut state.timers[which as usize], timer);
+            let is_new = state.task.is_none() && timer.due_ns.is_some();
+            if is_new {
+                state.task = Some(Arc::new(Alarm { changed: WaitQueue::new() }));
+            }
+            (old.setting(now_ns), state.task.clone(), is_new)
+        };
+        if let Some(alarm) = task {
+            if is_new {
+                let task = keep_time(Arc::downgrade(process), alarm);
+                if let Err(error) = task::spawn(CpuId::current(), task) {
+                    self.cancel();
+                    return Err(error.into());
+                }
+            } else {
+                alarm.changed.wake_all();
+            }
+        }
+        Ok(old)
+    }
+
+    /// Disarms all timers: the process ends.
+    pub fn cancel(&self) {
+        let task = {
+            let mut state = self.state.lock();
+            state.timers = Default::default();
+            state.task.take()
+        };
+        if let Some(alarm) = task {
+            alarm.changed.wake_all();
+        }
+    }
+
+    /// Takes note of expiries: the signals to send, and how long to sleep until the next look.
+    /// `None` when no timer is armed; then the task is no longer the process's.
+    fn look(&self, process: &Process, alarm: &Arc<Alarm>) -> Option<([bool; 3], u64)> {
+        let now_ns = ALL.map(|which| which.now_ns(process));
+        let wall_ns = time::now_ns();
+        let mut state = self.state.lock();
+        if !state.task.as_ref().is_some_and(|task| Arc::ptr_eq(task, alarm)) {
+            return None;
+        }
+        let mut expired = [false; 3];
+        let mut next_ns = None::<u64>;
+        for ((timer, expired), (which, now_ns)) in
+            state.timers.iter_mut().zip(&mut expired).zip(ALL.into_iter().zip(now_ns))
+        {
+            *expired = timer.expire(now_ns);
+            let Some(due_ns) = timer.due_ns else { continue };
+            let look_ns = match which {
+                Which::Real => due_ns,
+                _ => wall_ns
+                    .saturating_add(due_ns.saturating_sub(now_ns).max(PROCESSOR_TIME_GRAIN_NS)),
+            };
+            next_ns = Some(next_ns.map_or(look_ns, |next_ns| next_ns.min(look_ns)));
+        }
+        if next_ns.is_none() {
+            state.task = None;
+        }
+        // With nothing armed any more, the signals of this look are still to be sent.
+        Some((expired, next_ns.unwrap_or(0)))
+    }
+
+    fn counts_processor_time(&self) -> bool {
+        let state = self.state.lock();
+        state.timers.iter().skip(1).any(|timer| timer.due_ns.is_some())
+    }
+}
+
+/// The task of a process with armed timers.
+async fn keep_time(process: Weak<Process>, alarm: Arc<Alarm>) {
+    loop {
+        let next_ns = {
+            let Some(process) = process.upgrade() else { return };
+            let timers = &process.signals.timers;
+            if timers.counts_processor_time() {
+                process.for_each_thread(|thread| thread.kick());
+            }
+            let Some((expired, next_ns)) = timers.look(&process, &alarm) else { return };
+            for (which, expired) in ALL.into_iter().zip(expired) {
+                if expired {
+                    let _ = send_to_process(&process, SignalInfo::kernel(which.signal()));
+                }
+            }
+            next_ns
+        };
+        if next_ns == 0 {
+            return;
+        }
+        let mut looked = false;
+        let changed = alarm.changed.wait_until(|| core::mem::replace(&mut looked, true).then_some(()));
+        let _ = time::with_deadline(changed, Some(next_ns)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_without_a_period_expires_once() {
+        let mut timer = Timer { due_ns: Some(10), interval_ns: 0 };
+        assert!(!timer.expire(9));
+        assert!(timer.expire(10));
+        assert!(!timer.expire(1000));
+        assert_eq!(timer.setting(1000), Setting::default());
+    }
+
+    #[test]
+    fn a_period_does_not_drift_and_merges_missed_expiries() {
+        let mut timer = Timer { due_ns: Some(100), interval_ns: 10 };
+        assert!(timer.expire(103));
+        assert_eq!(timer.due_ns, Some(110));
+        assert!(timer.expire(135));
+        assert_eq!(timer.due_ns, Some(140));
+    }
+
+    #[test]
+    fn a_huge_period_disarms_instead_of_overflowing() {
+        let mut timer = Timer { due_ns: Some(100), interval_ns: u64::MAX };
+        assert!(timer.expire(100));
+        assert_eq!(timer.due_ns, None);
+    }
+
+    #[test]
+    fn numbers_name_the_timers() {
+        assert_eq!(Which::new(2), Ok(Which::Profiling));
+        assert_eq!(Which::new(3), Err(Errno::EINVAL));
+        assert_eq!(Which::new(-1), Err(Errno::EINVAL));
+    }
+}

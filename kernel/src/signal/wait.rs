@@ -1,0 +1,152 @@
+//! Waits that signals can end.
+
+use core::future::{Future, pending, poll_fn};
+use core::pin::pin;
+use core::task::Poll;
+
+use abi::Errno;
+use abi::signal::SignalSet;
+
+use super::info::SignalInfo;
+use crate::process::Thread;
+use crate::process::thread::Interrupted;
+
+/// Takes the waker out of the thread's slot when a wait ends, so that it is not woken for nothing.
+struct Registered<'a> {
+    thread: &'a Thread,
+    active: bool,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if self.active {
+            self.thread.signals.clear_waker();
+        }
+    }
+}
+
+async fn until<F: Future>(
+    thread: &Thread,
+    future: F,
+    ends: impl Fn(&Thread) -> bool,
+) -> Result<F::Output, Interrupted> {
+    let mut future = pin!(future);
+    let mut registered = Registered { thread, active: false };
+    poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(value));
+        }
+        if !thread.signals.has_attention() {
+            registered.active = true;
+            thread.signals.set_waker(context.waker());
+        }
+        // Whoever sets attention does so before looking for a waker, so one side sees the other.
+        if thread.signals.has_attention() {
+            registered.active = true;
+            thread.signals.set_waker(context.waker());
+            let state = thread.signals.lock();
+            thread.signals.recalculate(&state, &thread.process.signals);
+            drop(state);
+            if ends(thread) {
+                return Poll::Ready(Err(Interrupted));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Waits for `future`, but no longer than until the thread has a signal to take, stops or ends. A
+/// future that is ready wins over a signal. The wake-up cannot be lost: the waker is registered
+/// before attention is looked at for the last time.
+pub async fn interruptible<F: Future>(
+    thread: &Thread,
+    future: F,
+) -> Result<F::Output, Interrupted> {
+    until(thread, future, |thread| thread.signals.has_attention()).await
+}
+
+/// As [`interruptible`], but only the end of the thread ends the wait.
+pub async fn killable<F: Future>(thread: &Thread, future: F) -> Result<F::Output, Interrupted> {
+    until(thread, future, |thread| thread.signals.must_exit()).await
+}
+
+/// Runs a call under another signal mask (`ppoll`, `pselect6`, `epoll_pwait`). When a signal ends
+/// it, the former mask is put back only after the signal was delivered under the new one; else at
+/// once.
+pub async fn with_mask<T>(
+    thread: &Thread,
+    mask: Option<SignalSet>,
+    call: impl Future<Output = Result<T, Errno>>,
+) -> Result<T, Errno> {
+    let Some(mask) = mask else { return call.await };
+    replace_mask(thread, mask);
+    let result = call.await;
+    if !result.as_ref().is_err_and(|errno| errno.is_restart()) {
+        let mut state = thread.signals.lock();
+        if let Some(saved) = state.saved.take() {
+            thread.signals.set_blocked(&mut state, saved);
+        }
+        thread.signals.recalculate(&state, &thread.process.signals);
+    }
+    result
+}
+
+fn replace_mask(thread: &Thread, mask: SignalSet) {
+    let mut state = thread.signals.lock();
+    state.saved = Some(state.blocked);
+    thread.signals.set_blocked(&mut state, mask);
+    thread.signals.recalculate(&state, &thread.process.signals);
+}
+
+/// `rt_sigsuspend`: waits under another mask until a handler has run.
+pub async fn suspend(thread: &Thread, mask: Option<SignalSet>) -> Errno {
+    if let Some(mask) = mask {
+        replace_mask(thread, mask);
+    }
+    match interruptible(thread, pending::<()>()).await {
+        Ok(()) => Errno::EINTR,
+        Err(Interrupted) => Errno::ERESTARTNOHAND,
+    }
+}
+
+/// `rt_sigtimedwait`: takes a signal of `set`, waiting for one until `deadline_ns`; `EAGAIN` when
+/// the time is over, `EINTR` when another signal came.
+pub async fn timed_wait(
+    thread: &Thread,
+    set: SignalSet,
+    deadline_ns: Option<u64>,
+) -> Result<SignalInfo, Errno> {
+    let set = set.without(SignalSet::UNBLOCKABLE);
+    if let Some(info) = take_from(thread, set) {
+        return Ok(info);
+    }
+    {
+        let mut state = thread.signals.lock();
+        state.waited = set;
+        thread.signals.recalculate(&state, &thread.process.signals);
+    }
+    let never = pending::<()>();
+    let waited = interruptible(thread, base::time::with_deadline(never, deadline_ns)).await;
+    thread.signals.lock().waited = SignalSet::EMPTY;
+    let taken = take_from(thread, set);
+    {
+        let state = thread.signals.lock();
+        thread.signals.recalculate(&state, &thread.process.signals);
+    }
+    match (taken, waited) {
+        (Some(info), _) => Ok(info),
+        (None, Err(_)) => Err(Errno::EINTR),
+        (None, Ok(_)) => Err(Errno::EAGAIN),
+    }
+}
+
+/// Takes the next signal of `set` out of the thread's queue or else the process's.
+fn take_from(thread: &Thread, set: SignalSet) -> Option<SignalInfo> {
+    let process = &thread.process.signals;
+    let mut shared = process.lock();
+    let mut own = thread.signals.lock();
+    let info = own.pending.take_next(!set).or_else(|| shared.pending.take_next(!set));
+    process.publish(&shared);
+    info
+}
