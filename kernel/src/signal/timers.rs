@@ -9,6 +9,7 @@
 //! some milliseconds at most, never early, and a process without such timers pays nothing.
 
 use alloc::sync::{Arc, Weak};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::signal::Signal;
@@ -116,7 +117,16 @@ struct State {
 }
 
 struct Alarm {
+    /// Counts changes of the timers.
+    changes: AtomicU64,
     changed: WaitQueue,
+}
+
+impl Alarm {
+    fn notify(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+        self.changed.wake_all();
+    }
 }
 
 impl IntervalTimers {
@@ -150,7 +160,10 @@ impl IntervalTimers {
             let old = core::mem::replace(&mut state.timers[which as usize], timer);
             let is_new = state.task.is_none() && timer.due_ns.is_some();
             if is_new {
-                state.task = Some(Arc::new(Alarm { changed: WaitQueue::new() }));
+                state.task = Some(Arc::new(Alarm {
+                    changes: AtomicU64::new(0),
+                    changed: WaitQueue::new(),
+                }));
             }
             (old.setting(now_ns), state.task.clone(), is_new)
         };
@@ -162,7 +175,7 @@ impl IntervalTimers {
                     return Err(error.into());
                 }
             } else {
-                alarm.changed.wake_all();
+                alarm.notify();
             }
         }
         Ok(old)
@@ -176,7 +189,7 @@ impl IntervalTimers {
             state.task.take()
         };
         if let Some(alarm) = task {
-            alarm.changed.wake_all();
+            alarm.notify();
         }
     }
 
@@ -219,6 +232,7 @@ impl IntervalTimers {
 /// The task of a process with armed timers.
 async fn keep_time(process: Weak<Process>, alarm: Arc<Alarm>) {
     loop {
+        let changes = alarm.changes.load(Ordering::Acquire);
         let next_ns = {
             let Some(process) = process.upgrade() else { return };
             let timers = &process.signals.timers;
@@ -236,8 +250,9 @@ async fn keep_time(process: Weak<Process>, alarm: Arc<Alarm>) {
         if next_ns == 0 {
             return;
         }
-        let mut looked = false;
-        let changed = alarm.changed.wait_until(|| core::mem::replace(&mut looked, true).then_some(()));
+        let changed = alarm
+            .changed
+            .wait_until(|| (alarm.changes.load(Ordering::Acquire) != changes).then_some(()));
         let _ = time::with_deadline(changed, Some(next_ns)).await;
     }
 }
