@@ -1,0 +1,253 @@
+//! How threads and processes end.
+//!
+//! ```text
+//! finish_thread
+//!   memory: robust futexes, clear_child_tid, vfork gate, space     (may wait for pages)
+//!   files, directories
+//!   leave the process's list of threads
+//!     not the last: number is free, whoever waits in execve is woken
+//!     the last: finish_process
+//!       terminal of a session leader hangs up
+//!       children go to the heir; groups that become orphaned and have stopped members
+//!         get SIGHUP and SIGCONT
+//!       zombie and the parent's signal, in one step under the tree's lock
+//!       or, when nobody wants to know, gone at once
+//! ```
+//!
+//! A parent that waits sees the zombie not before the signal is pending, and a handler of the signal
+//! finds the zombie: both happen under one lock, which `wait` takes to look.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use abi::signal::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SIG_IGN, Signal};
+
+use super::ids::INIT;
+use super::process::Process;
+use super::thread::{Resources, Thread};
+use super::{first, session, table};
+use crate::futex;
+use crate::memory::UserMemory;
+use crate::signal::{self, SignalInfo};
+
+/// Wait status of an exit code.
+pub const fn exit_status(code: i32) -> u32 {
+    (code.cast_unsigned() & 0xff) << 8
+}
+
+/// The last act of a thread, after its last moment in user mode: gives up all it has and tells whom
+/// it concerns.
+pub async fn finish_thread(thread: Arc<Thread>) {
+    release_memory(&thread).await;
+    leave(&thread);
+}
+
+/// Ends a thread that never ran.
+pub(super) fn discard(thread: Arc<Thread>) {
+    leave(&thread);
+}
+
+/// What other threads and the parent may wait for in the thread's memory, then the memory.
+pub(super) async fn release_memory(thread: &Arc<Thread>) {
+    futex::release_robust_list(thread).await;
+    let space = thread.space();
+    let word = thread.clear_child_tid.swap(0, Ordering::Relaxed);
+    // Nobody else can look at memory that this thread alone has: this one and the thread's own.
+    if word != 0 && Arc::strong_count(&space) > 2 {
+        let user = UserMemory::new(space);
+        if user.write_value(word, &0_u32).await.is_ok() {
+            let _ = futex::wake_address(&user, word, 1).await;
+        }
+    }
+}
+
+/// Everything that needs no waiting.
+fn leave(thread: &Arc<Thread>) {
+    let process = thread.process.clone();
+    let status = thread.exit_request().unwrap_or(0);
+    give_up_resources(thread);
+    process.ended_threads.add(&thread.usage());
+    if thread.tid() == process.pid.leader() {
+        process.leader_status.store(status, Ordering::Relaxed);
+    }
+    let departure = process.remove_thread(thread);
+    let removed = table::lock().remove_thread(thread);
+    drop(removed);
+    if departure.was_last {
+        let leader = process.leader_status.load(Ordering::Relaxed);
+        finish_process(&process, thread, departure.group_exit.unwrap_or(leader));
+    } else {
+        signal::thread_ended(thread);
+        process.thread_events.wake_all();
+    }
+}
+
+/// Memory, files and directories go now, not when the last reference to the thread goes: the thread
+/// gets those of the first process, which are empty.
+fn give_up_resources(thread: &Thread) {
+    let resident = thread.space().counters().resident_peak;
+    thread
+        .process
+        .ended_threads
+        .max_resident_kib
+        .fetch_max(resident * (hal::PAGE_SIZE as u64 / 1024), Ordering::Relaxed);
+    thread.open_vfork_gate();
+    if let Some(empty) = first::empty_resources() {
+        let old = thread.resources();
+        let Resources { space, files, directory, .. } = thread.set_resources(Resources {
+            credentials: old.credentials.clone(),
+            name: old.name,
+            ..empty
+        });
+        drop(old);
+        drop(directory);
+        drop(files);
+        base::user::leave_space();
+        drop(space);
+    }
+}
+
+/// The end of a process: `last` was its last thread.
+fn finish_process(process: &Arc<Process>, last: &Arc<Thread>, status: u32) {
+    process.last_user.store(last.credentials().user.real, Ordering::Relaxed);
+    process.set_exit_status(status);
+    session::leader_ended(process);
+    let mut orders: Vec<(Arc<Process>, Signal)> = Vec::new();
+    let mut reaped: Vec<Arc<Process>> = Vec::new();
+    {
+        let mut tree = table::lock();
+        leave_children(&mut tree, process, &mut orders, &mut reaped);
+        if let Some(parent) = process.parent() {
+            if parent.pid != INIT {
+                order_orphans(&tree, process, process, &parent, &mut orders);
+            }
+        }
+        tree.set_zombie(process);
+        for child in &reaped {
+            tree.remove_process(child);
+        }
+        if !tell_parent(process, status) {
+            tree.remove_process(process);
+        }
+        for (process, signal) in &orders {
+            let _ = signal::send_to_process(process, SignalInfo::kernel(*signal));
+        }
+    }
+    process.thread_events.wake_all();
+    if let Some(parent) = process.parent() {
+        parent.signals.child_events.wake_all();
+    }
+    for child in reaped {
+        if let Some(heir) = child.parent() {
+            heir.signals.child_events.wake_all();
+        }
+    }
+}
+
+/// Sends the parent the signal that the child was made with. Returns whether the process must stay as
+/// a zombie. The tree is locked.
+fn tell_parent(process: &Arc<Process>, status: u32) -> bool {
+    let Some(parent) = process.parent() else { return false };
+    if parent.pid == INIT {
+        return false;
+    }
+    let Some(exit_signal) = Signal::new(process.exit_signal.load(Ordering::Relaxed)) else {
+        return true;
+    };
+    let mut stays = true;
+    let mut is_wanted = true;
+    if exit_signal == Signal::SIGCHLD {
+        let actions = parent.signals.actions();
+        stays = !actions.reaps_children();
+        is_wanted = actions.get(Signal::SIGCHLD).handler != SIG_IGN;
+    }
+    if is_wanted {
+        let (code, value) = describe(status);
+        let times = process.usage();
+        let info = SignalInfo::child_with_signal(
+            exit_signal,
+            code,
+            process.pid.0,
+            process.user(),
+            value,
+            times.user_ticks(),
+            times.system_ticks(),
+        );
+        let _ = signal::send_to_process(&parent, info);
+    }
+    stays
+}
+
+/// `si_code` and `si_status` of a wait status.
+pub(super) fn describe(status: u32) -> (i32, i32) {
+    let killer = (status & 0x7f).cast_signed();
+    if killer == 0 {
+        (CLD_EXITED, (status >> 8 & 0xff).cast_signed())
+    } else if status & 0x80 != 0 {
+        (CLD_DUMPED, killer)
+    } else {
+        (CLD_KILLED, killer)
+    }
+}
+
+/// Gives the children to their heir, with the signals that they asked for.
+fn leave_children(
+    tree: &mut table::Tree,
+    process: &Arc<Process>,
+    orders: &mut Vec<(Arc<Process>, Signal)>,
+    reaped: &mut Vec<Arc<Process>>,
+) {
+    let children: Vec<(Arc<Process>, bool)> =
+        tree.children(process.pid).map(|(child, zombie)| (child.clone(), zombie)).collect();
+    if children.is_empty() {
+        return;
+    }
+    let Some(heir) = tree.heir(process) else { return };
+    for (child, is_zombie) in children {
+        tree.move_child(&child, &heir);
+        child.exit_signal.store(Signal::SIGCHLD.number(), Ordering::Relaxed);
+        if is_zombie {
+            if heir.pid == INIT || heir.signals.actions().reaps_children() {
+                reaped.push(child);
+            } else {
+                let status = child.exit_status().unwrap_or(0);
+                tell_parent(&child, status);
+                heir.signals.child_events.wake_all();
+            }
+            continue;
+        }
+        child.for_each_thread(|thread| {
+            let wanted = thread.parent_death_signal.load(Ordering::Relaxed);
+            if let Some(signal) = Signal::new(wanted) {
+                orders.push((child.clone(), signal));
+            }
+        });
+        order_orphans(tree, &child, process, process, orders);
+    }
+}
+
+/// Orders SIGHUP and SIGCONT for the group of `member` if the end of `ending` makes it an orphan and
+/// one of it is stopped. `tied_to` is the parent through which the group was not an orphan.
+fn order_orphans(
+    tree: &table::Tree,
+    member: &Process,
+    ending: &Process,
+    tied_to: &Process,
+    orders: &mut Vec<(Arc<Process>, Signal)>,
+) {
+    let group = member.group();
+    if group == tied_to.group()
+        || member.session() != tied_to.session()
+        || !tree.is_group_orphaned(group, Some(ending.pid))
+        || !tree.has_stopped_member(group)
+    {
+        return;
+    }
+    for (member, is_zombie) in tree.group(group) {
+        if !is_zombie {
+            orders.push((member.clone(), Signal::SIGHUP));
+            orders.push((member.clone(), Signal::SIGCONT));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The first process, and the programs that the kernel starts itself.
+//!
+//! Process 1 runs no program and has no threads. It adopts and reaps orphans, and its empty address
+//! space, file table and directories stand in for those of threads that have ended.
+
+use alloc::sync::Arc;
+
+use abi::Errno;
+use abi::signal::Signal;
+use base::sync::Once;
+use fs::Location;
+
+use super::credentials::Credentials;
+use super::directory::DirectoryContext;
+use super::file_table::FileTable;
+use super::ids::{INIT, Tid};
+use super::limits::Limits;
+use super::process::Process;
+use super::schedule::Schedule;
+use super::table;
+use super::thread::{NAME_SIZE, NewThread, Resources, Thread, short_name};
+use crate::memory::{AddressSpace, Layout, LimitValues};
+use crate::signal::{ProcessSignals, ThreadSignals};
+
+/// Timer slack of a process that has not chosen another, as on Linux.
+pub const DEFAULT_TIMER_SLACK_NS: u64 = 50_000;
+
+static EMPTY: Once<Resources> = Once::new();
+
+/// Makes the first process. Called once, at boot, when the root file system is there.
+pub fn start(root: Location) -> Result<(), Errno> {
+    let space = AddressSpace::new(Layout::choose(None, 0), LimitValues::default())?;
+    EMPTY.call_once(|| Resources {
+        space,
+        files: Arc::new(FileTable::new()),
+        directory: Arc::new(DirectoryContext::new(root.clone(), root)),
+        credentials: Arc::new(Credentials::superuser()),
+        name: short_name(b"init"),
+        vfork: None,
+    });
+    table::start(|thread_limit| {
+        let signals = ProcessSignals::new();
+        signals.protect();
+        Process::new(INIT, signals, Limits::new(thread_limit))
+    });
+    Ok(())
+}
+
+/// What a thread has when it has ended; `None` before `start`.
+pub(super) fn empty_resources() -> Option<Resources> {
+    EMPTY.get().cloned()
+}
+
+/// The parts of a process that the kernel starts itself.
+pub struct FirstProcess {
+    /// Loaded program.
+    pub space: Arc<AddressSpace>,
+    /// Its descriptors.
+    pub files: Arc<FileTable>,
+    /// Root and working directory.
+    pub directory: Arc<DirectoryContext>,
+    /// Program file.
+    pub executable: Option<Location>,
+    /// Name of the thread.
+    pub name: [u8; NAME_SIZE],
+}
+
+/// Makes a process as a child of the first one, leading a session and a group of its own, acting for
+/// the superuser. The caller starts its thread with `run_user::start`.
+pub fn spawn(parts: FirstProcess) -> Result<Arc<Thread>, Errno> {
+    let init = table::init().ok_or(Errno::EAGAIN)?;
+    let number = table::lock().reserve_number(0, u64::MAX)?;
+    let tid = Tid(number.get());
+    let process =
+        Arc::new(Process::new(tid.as_pid(), ProcessSignals::new(), init.limits.duplicate()));
+    process
+        .exit_signal
+        .store(Signal::SIGCHLD.number(), core::sync::atomic::Ordering::Relaxed);
+    process.set_executable(parts.executable);
+    let thread = Arc::new(Thread::new(NewThread {
+        tid,
+        process: process.clone(),
+        signals: ThreadSignals::new(),
+        resources: Resources {
+            space: parts.space,
+            files: parts.files,
+            directory: parts.directory,
+            credentials: Arc::new(Credentials::superuser()),
+            name: parts.name,
+            vfork: None,
+        },
+        affinity: u64::MAX,
+        schedule: Schedule::new(),
+        timer_slack_ns: DEFAULT_TIMER_SLACK_NS,
+    }));
+    process.add_thread(thread.clone())?;
+    let mut tree = table::lock();
+    tree.insert_process(&process, init, init);
+    tree.start_session(&process);
+    tree.insert_thread(number, &thread);
+    drop(tree);
+    Ok(thread)
+}

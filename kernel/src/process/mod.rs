@@ -1,0 +1,47 @@
+//! Processes and threads: who exists, how they come to be, how they end, and who is told.
+//!
+//! ```text
+//! ids             numbers of threads, processes, groups, sessions
+//! thread, process the two objects            credentials, limits, schedule   what they carry
+//! table           the tree of all of them    file_table, directory           what they work with
+//! first, fork, exec   how they begin            exit, wait                      how they end
+//! session         groups, sessions, terminals
+//! procfs          what /proc says about them
+//! ```
+//!
+//! Locks, in the order in which they are taken (ranks of `base::sync::rank`):
+//!
+//! ```text
+//! PROCESS_TREE     the tree: numbers, parents, groups, sessions
+//!   PROCESS        one process: its list of threads, its limits, its program file
+//!     THREAD       one thread: its space, files, directories, credentials, name
+//!       SIGNALS    signal state (crate::signal)
+//!         FILE_TABLE   one file table; one directory context
+//! ```
+
+pub mod credentials;
+pub mod directory;
+pub mod exec;
+pub mod exit;
+pub mod file_table;
+pub mod first;
+pub mod fork;
+pub mod ids;
+pub mod limits;
+pub mod process;
+pub mod procfs;
+pub mod schedule;
+pub mod session;
+pub mod table;
+pub mod thread;
+pub mod wait;
+
+pub use credentials::{Capability, Credentials};
+pub use directory::DirectoryContext;
+pub use file_table::FileTable;
+pub use ids::{INIT, Pid, Tid};
+pub use limits::{Limits, Resource};
+pub use process::Process;
+pub use thread::Thread;
+
+pub use crate::signal::Interrupted;

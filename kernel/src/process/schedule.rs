@@ -1,0 +1,127 @@
+//! What the scheduling calls set: policy, priority, nice value.
+//!
+//! Ferry's cores take ready threads in turn, so policy and priority are kept, checked and reported as
+//! Linux does, and change nothing else (`docs/caveats.md`).
+
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use abi::Errno;
+use abi::process::{
+    SCHED_BATCH, SCHED_FIFO, SCHED_IDLE, SCHED_OTHER, SCHED_RESET_ON_FORK, SCHED_RR,
+};
+
+/// Scheduling parameters of a thread. Each field stands for itself, so there is no lock.
+pub struct Schedule {
+    policy: AtomicI32,
+    priority: AtomicU32,
+    nice: AtomicI32,
+    reset_on_fork: AtomicU32,
+}
+
+/// Lowest and highest nice value.
+pub const NICE_RANGE: (i32, i32) = (-20, 19);
+
+impl Schedule {
+    /// The ordinary policy, nice 0.
+    pub fn new() -> Schedule {
+        Schedule {
+            policy: AtomicI32::new(SCHED_OTHER),
+            priority: AtomicU32::new(0),
+            nice: AtomicI32::new(0),
+            reset_on_fork: AtomicU32::new(0),
+        }
+    }
+
+    /// What a child starts with.
+    pub fn inherit(&self) -> Schedule {
+        let reset = self.reset_on_fork.load(Ordering::Relaxed) != 0;
+        let child = Schedule::new();
+        let nice = self.nice();
+        if reset {
+            child.set_nice(nice.max(0));
+        } else {
+            child.set_nice(nice);
+            let _ = child.set_policy(self.policy(), self.priority());
+        }
+        child
+    }
+
+    /// The policy, without flags.
+    pub fn policy(&self) -> i32 {
+        self.policy.load(Ordering::Relaxed)
+    }
+
+    /// Whether children start with the ordinary policy.
+    pub fn resets_on_fork(&self) -> bool {
+        self.reset_on_fork.load(Ordering::Relaxed) != 0
+    }
+
+    /// The real-time priority; 0 for ordinary policies.
+    pub fn priority(&self) -> i32 {
+        self.priority.load(Ordering::Relaxed).cast_signed()
+    }
+
+    /// The nice value, -20 to 19.
+    pub fn nice(&self) -> i32 {
+        self.nice.load(Ordering::Relaxed)
+    }
+
+    /// Sets the nice value, clamped.
+    pub fn set_nice(&self, nice: i32) {
+        self.nice.store(nice.clamp(NICE_RANGE.0, NICE_RANGE.1), Ordering::Relaxed);
+    }
+
+    /// Sets policy (with flags) and priority; `EINVAL` when they do not fit together.
+    pub fn set_policy(&self, policy: i32, priority: i32) -> Result<(), Errno> {
+        let reset = policy & SCHED_RESET_ON_FORK;
+        let policy = policy & !SCHED_RESET_ON_FORK;
+        let (lowest, highest) = priority_range(policy)?;
+        if priority < lowest || priority > highest {
+            return Err(Errno::EINVAL);
+        }
+        self.policy.store(policy, Ordering::Relaxed);
+        self.priority.store(priority.cast_unsigned(), Ordering::Relaxed);
+        self.reset_on_fork.store(reset.cast_unsigned(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Schedule::new()
+    }
+}
+
+/// Lowest and highest priority of a policy; `EINVAL` for one that does not exist. The deadline policy
+/// has a range but cannot be set.
+pub fn priority_range(policy: i32) -> Result<(i32, i32), Errno> {
+    match policy {
+        SCHED_FIFO | SCHED_RR => Ok((1, 99)),
+        SCHED_OTHER | SCHED_BATCH | SCHED_IDLE => Ok((0, 0)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_priority_must_fit_its_policy() {
+        let schedule = Schedule::new();
+        assert_eq!(schedule.set_policy(SCHED_OTHER, 1), Err(Errno::EINVAL));
+        assert_eq!(schedule.set_policy(SCHED_FIFO, 0), Err(Errno::EINVAL));
+        assert_eq!(schedule.set_policy(SCHED_FIFO, 99), Ok(()));
+        assert_eq!(schedule.priority(), 99);
+    }
+
+    #[test]
+    fn reset_on_fork_gives_the_child_the_ordinary_policy() {
+        let schedule = Schedule::new();
+        schedule.set_policy(SCHED_RR | SCHED_RESET_ON_FORK, 5).unwrap();
+        schedule.set_nice(-5);
+        let child = schedule.inherit();
+        assert_eq!(child.policy(), SCHED_OTHER);
+        assert_eq!(child.nice(), 0);
+    }
+}

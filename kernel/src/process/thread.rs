@@ -1,0 +1,285 @@
+//! A user thread: who it is, what it works with, and how others reach it.
+//!
+//! The registers are not here: the `run_user` task of the thread owns them. What a thread works with
+//! (address space, files, directories, credentials) are shared objects; the thread holds one `Arc` of
+//! each under one lock (`THREAD`), and a reader clones the one that it needs. Only the thread itself
+//! replaces them (by `execve`, `unshare`, `setuid`), so its own calls always find what they left.
+//!
+//! Ending a thread: somebody calls `request_exit` or `Process::request_group_exit`, which sets the
+//! thread's attention and kicks it; its `run_user` task then leaves its loop and calls
+//! `exit::finish_thread`.
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::future::Future;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use abi::Errno;
+use base::cpu::CpuId;
+use base::sync::{Mutex, rank};
+use fs::{Identity, OpenFile};
+
+use super::credentials::Credentials;
+use super::directory::DirectoryContext;
+use super::file_table::FileTable;
+use super::fork::VforkGate;
+use super::ids::Tid;
+use super::process::Process;
+use super::schedule::Schedule;
+use crate::memory::AddressSpace;
+use crate::request::CallSlot;
+use crate::signal::{Interrupted, ThreadSignals};
+
+/// Bytes of a thread's name, the final NUL included.
+pub const NAME_SIZE: usize = 16;
+
+/// A user thread.
+pub struct Thread {
+    /// Changes once at most: when a thread that does not lead its process calls `execve`.
+    tid: AtomicI32,
+    /// The process that it belongs to.
+    pub process: Arc<Process>,
+    /// Signal state.
+    pub signals: ThreadSignals,
+    /// Where the answer of a remote call arrives.
+    pub slot: CallSlot,
+    /// Index of the core plus one while it is in user mode, else 0.
+    pub running_on: AtomicU32,
+    /// Index of the application core that holds its `run_user` task.
+    pub core: AtomicUsize,
+    /// Cores that it may run on, one bit each.
+    pub affinity: AtomicU64,
+    /// Policy, priority and nice value.
+    pub schedule: Schedule,
+    /// Word to clear and futex to wake at its end; 0 for none.
+    pub clear_child_tid: AtomicU64,
+    /// Head of its list of robust futexes; 0 for none.
+    pub robust_list: AtomicU64,
+    /// Time in user mode.
+    pub user_ns: AtomicU64,
+    /// Time in its system calls.
+    pub system_ns: AtomicU64,
+    /// Page faults served.
+    pub faults: AtomicU64,
+    /// Times that it waited.
+    pub voluntary_switches: AtomicU64,
+    /// Times that it was made to leave its core.
+    pub involuntary_switches: AtomicU64,
+    /// When it was made, on the monotonic clock.
+    pub start_ns: u64,
+    /// Slack of timers, for `PR_SET_TIMERSLACK`.
+    pub timer_slack_ns: AtomicU64,
+    /// Signal to this thread when its parent ends; 0 for none.
+    pub parent_death_signal: AtomicI32,
+    /// Wait status with which it ends, if `request_exit` was called: 1 << 32 | status.
+    exit_request: AtomicU64,
+    /// Real user that the thread counts for in `RLIMIT_NPROC`; written under the tree's lock.
+    pub(super) counted_user: AtomicU32,
+    resources: Mutex<Resources>,
+}
+
+/// What a thread works with.
+#[derive(Clone)]
+pub(super) struct Resources {
+    pub(super) space: Arc<AddressSpace>,
+    pub(super) files: Arc<FileTable>,
+    pub(super) directory: Arc<DirectoryContext>,
+    pub(super) credentials: Arc<Credentials>,
+    pub(super) name: [u8; NAME_SIZE],
+    /// The parent that waits for this thread to give up the shared address space (`vfork`).
+    pub(super) vfork: Option<Arc<VforkGate>>,
+}
+
+/// What `Thread::new` needs.
+pub(super) struct NewThread {
+    pub(super) tid: Tid,
+    pub(super) process: Arc<Process>,
+    pub(super) signals: ThreadSignals,
+    pub(super) resources: Resources,
+    pub(super) affinity: u64,
+    pub(super) schedule: Schedule,
+    pub(super) timer_slack_ns: u64,
+}
+
+const EXIT_REQUESTED: u64 = 1 << 32;
+
+impl Thread {
+    pub(super) fn new(new: NewThread) -> Thread {
+        Thread {
+            tid: AtomicI32::new(new.tid.0),
+            counted_user: AtomicU32::new(new.resources.credentials.user.real),
+            process: new.process,
+            signals: new.signals,
+            slot: CallSlot::new(),
+            running_on: AtomicU32::new(0),
+            core: AtomicUsize::new(0),
+            affinity: AtomicU64::new(new.affinity),
+            schedule: new.schedule,
+            clear_child_tid: AtomicU64::new(0),
+            robust_list: AtomicU64::new(0),
+            user_ns: AtomicU64::new(0),
+            system_ns: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            voluntary_switches: AtomicU64::new(0),
+            involuntary_switches: AtomicU64::new(0),
+            start_ns: base::time::now_ns(),
+            timer_slack_ns: AtomicU64::new(new.timer_slack_ns),
+            parent_death_signal: AtomicI32::new(0),
+            exit_request: AtomicU64::new(0),
+            resources: Mutex::new(&rank::THREAD, new.resources),
+        }
+    }
+
+    /// Its number.
+    pub fn tid(&self) -> Tid {
+        Tid(self.tid.load(Ordering::Relaxed))
+    }
+
+    /// Takes over the number of the process's leader, under the tree's lock.
+    pub(super) fn set_tid(&self, tid: Tid) {
+        self.tid.store(tid.0, Ordering::Relaxed);
+    }
+
+    /// The address space.
+    pub fn space(&self) -> Arc<AddressSpace> {
+        self.resources.lock().space.clone()
+    }
+
+    /// Replaces the address space and returns the old one.
+    pub fn set_space(&self, space: Arc<AddressSpace>) -> Arc<AddressSpace> {
+        core::mem::replace(&mut self.resources.lock().space, space)
+    }
+
+    /// The file table.
+    pub fn files(&self) -> Arc<FileTable> {
+        self.resources.lock().files.clone()
+    }
+
+    /// Replaces the file table and returns the old one.
+    pub fn set_files(&self, files: Arc<FileTable>) -> Arc<FileTable> {
+        core::mem::replace(&mut self.resources.lock().files, files)
+    }
+
+    /// The open file of a descriptor; `EBADF` when there is none.
+    pub fn file(&self, descriptor: i32) -> Result<Arc<OpenFile>, Errno> {
+        self.resources.lock().files.get(descriptor)
+    }
+
+    /// Root, working directory and umask.
+    pub fn directory(&self) -> Arc<DirectoryContext> {
+        self.resources.lock().directory.clone()
+    }
+
+    /// Replaces root, working directory and umask.
+    pub fn set_directory(&self, directory: Arc<DirectoryContext>) -> Arc<DirectoryContext> {
+        core::mem::replace(&mut self.resources.lock().directory, directory)
+    }
+
+    /// For whom it acts.
+    pub fn credentials(&self) -> Arc<Credentials> {
+        self.resources.lock().credentials.clone()
+    }
+
+    /// Replaces the credentials.
+    pub fn set_credentials(&self, credentials: Credentials) {
+        let user = credentials.user.real;
+        let credentials = Arc::new(credentials);
+        let old = core::mem::replace(&mut self.resources.lock().credentials, credentials);
+        if old.user.real != user {
+            super::table::count_for_user(self, user);
+        }
+    }
+
+    /// The identity for file access.
+    pub fn identity(&self) -> Identity {
+        self.resources.lock().credentials.identity(self.process.pid, self.tid())
+    }
+
+    /// The name, as `/proc/PID/comm` shows it.
+    pub fn name(&self) -> [u8; NAME_SIZE] {
+        self.resources.lock().name
+    }
+
+    /// Sets the name to the first 15 bytes given.
+    pub fn set_name(&self, name: &[u8]) {
+        self.resources.lock().name = short_name(name);
+    }
+
+    pub(super) fn resources(&self) -> Resources {
+        self.resources.lock().clone()
+    }
+
+    pub(super) fn set_resources(&self, resources: Resources) -> Resources {
+        core::mem::replace(&mut self.resources.lock(), resources)
+    }
+
+    /// Lets a parent that waits in `vfork` go on, if there is one.
+    pub(super) fn open_vfork_gate(&self) {
+        let gate = self.resources.lock().vfork.take();
+        if let Some(gate) = gate {
+            gate.open();
+        }
+    }
+
+    /// Whether the thread has something to look at before it goes on.
+    pub fn has_attention(&self) -> bool {
+        self.signals.has_attention()
+    }
+
+    /// Makes the thread look: ends its interruptible wait, or its stay in user mode. The reason is
+    /// set before.
+    pub fn kick(&self) {
+        self.signals.wake();
+        // Pairs with the thread's own order: it publishes `running_on`, then looks for attention.
+        let running_on = self.running_on.load(Ordering::SeqCst);
+        if let Some(core) = usize::try_from(running_on).ok().and_then(|core| core.checked_sub(1)) {
+            if let Some(core) = CpuId::new(core).filter(|core| *core != CpuId::current()) {
+                base::cpu::interrupt(core);
+            }
+        }
+    }
+
+    /// Ends this thread alone, with the exit code of `exit`.
+    pub fn request_exit(&self, status: u32) {
+        let _ = self.exit_request.compare_exchange(
+            0,
+            EXIT_REQUESTED | u64::from(status),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        self.signals.demand_exit();
+        self.kick();
+    }
+
+    /// The wait status that `request_exit` gave.
+    pub fn exit_request(&self) -> Option<u32> {
+        let request = self.exit_request.load(Ordering::Acquire);
+        (request & EXIT_REQUESTED != 0).then_some(request as u32)
+    }
+
+    /// Waits for `future`, but ends early when the thread gets attention. What is ready at once is
+    /// delivered even then.
+    pub async fn interruptible<F: Future>(&self, future: F) -> Result<F::Output, Interrupted> {
+        crate::signal::interruptible(self, future).await
+    }
+
+    /// Waits for `future`, but ends early when the thread must end.
+    pub async fn killable<F: Future>(&self, future: F) -> Result<F::Output, Interrupted> {
+        crate::signal::killable(self, future).await
+    }
+}
+
+/// The name made of the first 15 bytes.
+pub fn short_name(name: &[u8]) -> [u8; NAME_SIZE] {
+    let mut short = [0; NAME_SIZE];
+    for (to, from) in short.iter_mut().take(NAME_SIZE - 1).zip(name) {
+        *to = *from;
+    }
+    short
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {} of process {}", self.tid(), self.process.pid)
+    }
+}
