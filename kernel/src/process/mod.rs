@@ -42,6 +42,4 @@ pub use file_table::FileTable;
 pub use ids::{INIT, Pid, Tid};
 pub use limits::{Limits, Resource};
 pub use process::Process;
-pub use thread::Thread;
-
-pub use crate::signal::Interrupted;
+pub use thread::{Interrupted, Thread};

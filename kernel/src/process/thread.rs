@@ -28,10 +28,21 @@ use super::process::Process;
 use super::schedule::Schedule;
 use crate::memory::AddressSpace;
 use crate::request::CallSlot;
-use crate::signal::{Interrupted, ThreadSignals};
+use crate::signal::ThreadSignals;
 
 /// Bytes of a thread's name, the final NUL included.
 pub const NAME_SIZE: usize = 16;
+
+/// A wait ended because the thread has something else to do: a signal, a stop, its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interrupted;
+
+impl From<Interrupted> for Errno {
+    /// The restart code of most calls; those that differ map it themselves.
+    fn from(_: Interrupted) -> Errno {
+        Errno::ERESTARTSYS
+    }
+}
 
 /// A user thread.
 pub struct Thread {
