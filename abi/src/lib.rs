@@ -11,6 +11,7 @@ pub mod arch;
 pub mod console;
 pub mod errno;
 pub mod fs;
+pub mod futex;
 pub mod memory;
 pub mod process;
 pub mod signal;

@@ -4,10 +4,13 @@ use core::future::{Future, pending, poll_fn};
 use core::pin::pin;
 use core::task::Poll;
 
+use alloc::sync::Arc;
+
 use abi::Errno;
 use abi::signal::SignalSet;
 
 use super::info::SignalInfo;
+use super::send::retarget;
 use crate::process::Thread;
 use crate::process::thread::Interrupted;
 
@@ -149,4 +152,18 @@ fn take_from(thread: &Thread, set: SignalSet) -> Option<SignalInfo> {
     let info = own.pending.take_next(!set).or_else(|| shared.pending.take_next(!set));
     process.publish(&shared);
     info
+}
+
+/// Sets the thread's mask. Signals of the process that it no longer takes go to other threads.
+pub fn set_mask(thread: &Arc<Thread>, mask: SignalSet) {
+    let newly_blocked = {
+        let mut state = thread.signals.lock();
+        let former = state.blocked;
+        thread.signals.set_blocked(&mut state, mask);
+        thread.signals.recalculate(&state, &thread.process.signals);
+        state.blocked.without(former)
+    };
+    if !(newly_blocked & thread.process.signals.pending()).is_empty() {
+        retarget(&thread.process, thread);
+    }
 }

@@ -1,0 +1,11 @@
+//! Clocks and sleeping.
+//!
+//! There are two clocks of the machine, monotonic and wall, and processor time of threads and
+//! processes; every clock of the Linux ABI is one of them. A sleep until a time of the wall clock
+//! looks again when that clock is set.
+
+mod clock;
+mod sleep;
+
+pub use clock::{Clock, set_wall};
+pub use sleep::{SleepEnd, sleep_span, sleep_until};
