@@ -14,3 +14,34 @@ pub use contract::{
     Pending, PhysAddr, Trap, UserContext, VirtAddr,
 };
 pub use select::*;
+
+/// Names the function that the machine calls, on core 0, once it is ready:
+/// `hal::entry!(path::to::main)`, a `fn() -> !`. Once per program.
+#[cfg(target_os = "none")]
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        const _: () = {
+            #[unsafe(no_mangle)]
+            fn ferry_kernel_entry() -> ! {
+                let main: fn() -> ! = $main;
+                main()
+            }
+        };
+    };
+}
+
+/// Names the program's entry, a `fn() -> !`. On the host the program has nothing to run on, and says so.
+#[cfg(not(target_os = "none"))]
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        fn main() {
+            let _: fn() -> ! = $main;
+            eprintln!(
+                "this program is a kernel: build it for a target without an operating system"
+            );
+            std::process::exit(64);
+        }
+    };
+}

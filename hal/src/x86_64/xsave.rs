@@ -6,6 +6,10 @@
 /// Bytes of the legacy region and the header together: the least a state has.
 pub(crate) const LEAST_SIZE: usize = 576;
 
+/// Most bytes that any state has here.
+#[cfg(target_os = "none")]
+pub(crate) const MOST_SIZE: usize = 4096;
+
 const CONTROL_WORD: usize = 0;
 const MXCSR: usize = 24;
 const MXCSR_MASK: usize = 28;
@@ -15,8 +19,10 @@ const HEADER_END: usize = 576;
 const MXCSR_VALID: u32 = 0xffff;
 
 /// Writes the state after reset: all exceptions masked, everything else in its initial configuration.
-pub(crate) fn reset(area: &mut [u8]) {
+/// `mxcsr_mask` is what the processor allows.
+pub(crate) fn reset(area: &mut [u8], mxcsr_mask: u32) {
     area.fill(0);
+    put(area, MXCSR_MASK, &mxcsr_mask.to_le_bytes());
     put(area, CONTROL_WORD, &0x037f_u16.to_le_bytes());
     put(area, MXCSR, &0x1f80_u32.to_le_bytes());
 }
@@ -57,7 +63,7 @@ mod tests {
 
     fn fresh() -> [u8; LEAST_SIZE] {
         let mut area = [0xaa; LEAST_SIZE];
-        reset(&mut area);
+        reset(&mut area, 0);
         area
     }
 

@@ -1,0 +1,8 @@
+#!/bin/sh
+# Builds hal/examples/hal-selftest.rs for bare metal and prints where it lies.
+set -eu
+cd "$(dirname "$0")/.."
+RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc RUSTFLAGS="-Clinker=ld.lld -Clinker-flavor=ld.lld -Clink-arg=-Thal/src/x86_64/link.ld -Clink-arg=--no-dynamic-linker -Clink-arg=--eh-frame-hdr -Crelocation-model=static -Ccode-model=kernel -Cforce-frame-pointers=yes -Cpanic=unwind -Cforce-unwind-tables=yes" \
+    /usr/bin/cargo build -p hal --example hal-selftest --target x86_64-unknown-none -Zbuild-std=core,alloc,compiler_builtins \
+    -Zbuild-std-features=compiler-builtins-mem --target-dir target/kernel --profile release
+echo target/kernel/x86_64-unknown-none/release/examples/hal-selftest

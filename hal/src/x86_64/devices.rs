@@ -1,0 +1,54 @@
+//! virtio-mmio devices that the command line names: `virtio_mmio.device=SIZE@ADDRESS:LINE`.
+
+use crate::contract::{MmioDevice, PhysAddr};
+
+const MOST_DEVICES: usize = 32;
+const NONE: MmioDevice = MmioDevice { base: PhysAddr(0), size: 0, line: 0 };
+
+pub(super) struct List {
+    list: [MmioDevice; MOST_DEVICES],
+    count: usize,
+}
+
+impl List {
+    pub(super) const fn new() -> Self {
+        Self { list: [NONE; MOST_DEVICES], count: 0 }
+    }
+
+    /// Takes the devices from a command line; words that make no sense are passed over.
+    pub(super) fn read(&mut self, command_line: &str) {
+        let words = command_line.split_ascii_whitespace();
+        let values = words.filter_map(|word| word.strip_prefix("virtio_mmio.device="));
+        for (slot, device) in self.list.iter_mut().zip(values.filter_map(parse)) {
+            *slot = device;
+            self.count += 1;
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[MmioDevice] {
+        &self.list[..self.count]
+    }
+}
+
+fn parse(value: &str) -> Option<MmioDevice> {
+    let (size, rest) = value.split_once('@')?;
+    let mut rest = rest.split(':');
+    let base = number(rest.next()?)?;
+    let line = number(rest.next()?)?;
+    let size = match size.strip_suffix(['K', 'k']) {
+        Some(kilobytes) => number(kilobytes)?.checked_mul(1024)?,
+        None => number(size)?,
+    };
+    Some(MmioDevice {
+        base: PhysAddr(base),
+        size: usize::try_from(size).ok()?,
+        line: u32::try_from(line).ok()?,
+    })
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
