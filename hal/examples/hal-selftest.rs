@@ -79,9 +79,9 @@ macro_rules! say {
     }};
 }
 
-hal::entry!(main);
+hal::entry!(run);
 
-fn main() -> ! {
+fn run() -> ! {
     let info = Machine::boot_info();
     say!("selftest: command line {:?}", info.command_line);
     for range in info.free_memory {

@@ -57,11 +57,11 @@ pub(super) fn claim(wanted: Option<usize>) -> usize {
         stop("there are not that many cores");
     }
     let before = CLAIM.with_borrow_mut(Option::take);
-    if let Some(before) = before {
-        if Some(before.0) == wanted {
-            CLAIM.set(Some(before));
-            return wanted.unwrap_or_default();
-        }
+    if let Some(before) = before
+        && Some(before.0) == wanted
+    {
+        CLAIM.set(Some(before));
+        return wanted.unwrap_or_default();
     }
     let find = |slots: &[Slot; MAX_CPUS]| match wanted {
         Some(cpu) => (!slots[cpu].taken).then_some(cpu),

@@ -71,11 +71,12 @@ pub(super) fn calibrate() {
     };
     let cycles = end.cycles.saturating_sub(start.cycles);
     let ticks = end.apic.saturating_sub(start.apic);
+    let counted = end.reference.saturating_sub(start.reference);
     let rate = if start.reference > end.reference {
         // The interval timer counts down.
         cycles * PIT_HZ / (start.reference - end.reference)
-    } else if FEATURES.xapic_bus_is_1ghz.load(Relaxed) && ticks > 0 {
-        cycles * apic::EMULATED_TICKS_PER_SECOND / ticks
+    } else if FEATURES.xapic_bus_is_1ghz.load(Relaxed) && counted > 0 {
+        cycles * apic::EMULATED_TICKS_PER_SECOND / counted
     } else {
         return apic::set_rate(ticks, cycles);
     };
@@ -84,15 +85,15 @@ pub(super) fn calibrate() {
 }
 
 fn watch_apic(apic: &impl Fn() -> u32) -> (Look, Look) {
-    let none = || 0;
-    let start = look(&none, apic);
+    let reference = || u64::from(apic());
+    let start = look(&reference, apic);
     let wanted = apic::EMULATED_TICKS_PER_SECOND * 3 / 1000;
     for _ in 0..PATIENCE {
         if u64::from(apic()) - start.apic >= wanted {
             break;
         }
     }
-    (start, look(&none, apic))
+    (start, look(&reference, apic))
 }
 
 const PIT_CHANNEL_2: u16 = 0x42;

@@ -45,6 +45,7 @@ pub(crate) fn is_valid(area: &[u8], enabled: u64, mxcsr_mask: u32) -> bool {
 }
 
 /// What the processor reported as its valid MXCSR bits when it saved `area`.
+#[cfg(target_os = "none")]
 pub(crate) fn mxcsr_mask(area: &[u8]) -> u32 {
     area.get(MXCSR_MASK..)
         .and_then(|bytes| bytes.first_chunk::<4>())
