@@ -1,0 +1,51 @@
+//! `ferry image`: writes the initramfs that `ferry run` would boot, to look at or to boot elsewhere.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::program::GUEST_PATH;
+use super::{AddedFile, Image};
+
+/// Write an initramfs with programs and what they need.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  ferry image --output root.cpio --file data:/srv/data -- python3 sqlite3\n  \
+    ferry run --rootfs root.cpio -- python3 -V"
+)]
+pub struct Arguments {
+    /// Where to write the archive (newc cpio, not compressed).
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Add a file or directory of the host, and what the programs in it need.
+    #[arg(long = "file", value_name = "HOST[:GUEST]", value_parser = AddedFile::parse)]
+    files: Vec<AddedFile>,
+    /// Start from a prepared root file system instead of the default one.
+    #[arg(long, value_name = "DIR|FILE.cpio")]
+    rootfs: Option<PathBuf>,
+    /// Programs to put in: paths, or names that are looked up in PATH.
+    #[arg(value_name = "PROGRAM", last = true)]
+    programs: Vec<PathBuf>,
+}
+
+/// Carries out `ferry image`.
+pub fn run(arguments: &Arguments) -> Result<u8> {
+    let mut image = match &arguments.rootfs {
+        Some(rootfs) => Image::with_rootfs(rootfs)?,
+        None => Image::with_default_root(Vec::new())?,
+    };
+    for file in &arguments.files {
+        image.add_file(file)?;
+    }
+    for program in &arguments.programs {
+        image.locate_program(program, Path::new("/"), GUEST_PATH)?;
+    }
+    let out = File::create(&arguments.output)
+        .with_context(|| format!("cannot create {}", arguments.output.display()))?;
+    image.write(out)?;
+    for warning in &image.warnings {
+        eprintln!("ferry: warning: {warning}");
+    }
+    Ok(0)
+}

@@ -1,0 +1,157 @@
+//! The virtual machine: QEMU's command line, its start and its certain end.
+//!
+//! QEMU gets two sockets that it inherits: the console channel and the kernel's serial log. It runs
+//! in a process group of its own, so that a terminal's Ctrl-C does not reach it, and it is killed by
+//! the host's kernel when this tool ends in whatever way: a small launcher process arranges that and
+//! then becomes QEMU.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use rustix::io::FdFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::status::Unavailable;
+
+/// Name of the hidden subcommand that becomes QEMU.
+pub const LAUNCH_COMMAND: &str = "launch-machine";
+
+/// Names another program to use as QEMU.
+const QEMU_VARIABLE: &str = "FERRY_QEMU";
+const QEMU: &str = "qemu-system-x86_64";
+
+/// Send buffer of QEMU's end of the channel, in bytes: room for every output window at once.
+const CHANNEL_BUFFER: usize = 1 << 20;
+
+/// What to boot.
+pub struct Machine<'a> {
+    /// The kernel's ELF file.
+    pub kernel: &'a Path,
+    /// The initramfs.
+    pub initramfs: &'a File,
+    /// The kernel's command line.
+    pub command_line: String,
+    /// Number of cores.
+    pub cpus: usize,
+    /// Memory, in MiB.
+    pub memory_mib: u64,
+}
+
+/// A QEMU that runs. Dropping it kills QEMU and waits for its end.
+pub struct Running {
+    child: Child,
+}
+
+/// What connects a running machine with the tool.
+pub struct Connections {
+    /// The console channel.
+    pub channel: UnixStream,
+    /// The kernel's log, as the serial port sends it.
+    pub serial: UnixStream,
+    /// What QEMU itself has to say.
+    pub messages: std::process::ChildStderr,
+}
+
+/// Starts QEMU.
+pub fn start(machine: &Machine<'_>) -> Result<(Running, Connections)> {
+    if !machine.kernel.is_file() {
+        let kernel = machine.kernel.display();
+        let message = format!("there is no kernel at {kernel}; build it with ./ferry build");
+        return Err(Unavailable(message).into());
+    }
+    let qemu = find_qemu()?;
+    let (channel, guest_channel) = inherited_pair()?;
+    let (serial, guest_serial) = inherited_pair()?;
+    // Best effort: a smaller buffer still holds the windows of the protocol.
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&guest_channel, CHANNEL_BUFFER);
+    rustix::io::fcntl_setfd(machine.initramfs, FdFlags::empty())?;
+
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(LAUNCH_COMMAND).arg(std::process::id().to_string()).arg("--").arg(&qemu);
+    command.args(["-M", "microvm,rtc=on,pit=on,isa-serial=on", "-accel", "tcg,thread=multi"]);
+    command.args(["-cpu", "max", "-smp", &machine.cpus.to_string()]);
+    command.args(["-m", &format!("{}M", machine.memory_mib)]);
+    command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
+    command.arg("-kernel").arg(machine.kernel);
+    command.args(["-initrd", &format!("/proc/self/fd/{}", machine.initramfs.as_raw_fd())]);
+    command.args(["-append", &machine.command_line]);
+    command.args(["-chardev", &format!("socket,id=log,fd={}", guest_serial.as_raw_fd())]);
+    command.args(["-serial", "chardev:log"]);
+    command.args(["-chardev", &format!("socket,id=console,fd={}", guest_channel.as_raw_fd())]);
+    command.args(["-device", "virtio-serial-device,max_ports=1"]);
+    command.args(["-device", "virtconsole,chardev=console,nr=0"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+
+    let mut child = command.spawn().context("cannot start QEMU")?;
+    let messages = child.stderr.take();
+    rustix::io::fcntl_setfd(machine.initramfs, FdFlags::CLOEXEC)?;
+    let running = Running { child };
+    let messages = messages.context("QEMU has no standard error")?;
+    Ok((running, Connections { channel, serial, messages }))
+}
+
+/// A pair of connected sockets: ours, which no child inherits, and one for QEMU.
+fn inherited_pair() -> Result<(UnixStream, OwnedFd)> {
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .context("cannot make a socket")?;
+    rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
+    Ok((UnixStream::from(ours), theirs))
+}
+
+fn find_qemu() -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os(QEMU_VARIABLE) {
+        return Ok(program.into());
+    }
+    crate::image::find_in_path(Path::new(QEMU)).ok_or_else(|| {
+        let message = format!("{QEMU} is not in PATH; install the package qemu-system-x86");
+        Unavailable(message).into()
+    })
+}
+
+impl Running {
+    /// Kills QEMU; it needs nothing to be saved.
+    pub fn kill(&mut self) {
+        // An error means that it has ended already.
+        drop(self.child.kill());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+        drop(self.child.wait());
+    }
+}
+
+/// Arguments of the hidden subcommand.
+#[derive(clap::Args)]
+pub struct LaunchArguments {
+    /// Process that must outlive QEMU.
+    parent: i32,
+    /// QEMU and its arguments.
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Binds this process to the life of its parent and becomes QEMU.
+pub fn launch(arguments: &LaunchArguments) -> Result<u8> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
+    if parent != Some(arguments.parent) {
+        bail!("the parent has ended");
+    }
+    let [program, rest @ ..] = arguments.command.as_slice() else { bail!("no program given") };
+    let error = Command::new(program).args(rest).exec();
+    Err(error).with_context(|| format!("cannot run {}", Path::new(program).display()))
+}

@@ -1,0 +1,84 @@
+//! `ferry run`: boots Ferry in QEMU, runs one program on it, and is that program to the caller: same
+//! streams, same terminal, same exit status.
+//!
+//! `options` says what can be asked for, `session` keeps a running program company, `streams` moves
+//! bytes, `log` keeps what the kernel says and `panic` explains its death.
+
+mod channel;
+mod log;
+mod options;
+mod panic;
+mod session;
+mod streams;
+mod terminal;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::image::Image;
+use crate::image::program::GUEST_PATH;
+use crate::machine::{self, Machine};
+use crate::status::NotStarted;
+use channel::Start;
+pub use options::Arguments;
+use session::Session;
+
+/// Memory that Ferry needs beside the initramfs, which is there twice while it is unpacked, in MiB.
+const LEAST_MEMORY_MIB: u64 = 48;
+
+/// Carries out `ferry run`; returns the exit status.
+pub fn run(arguments: &Arguments) -> Result<u8> {
+    let layout = arguments.layout()?;
+    let environment = arguments.environment()?;
+    let value = |name: &str| {
+        let prefix = format!("{name}=");
+        environment.iter().find_map(|entry| entry.strip_prefix(&prefix).map(str::to_string))
+    };
+    let library_path = value("LD_LIBRARY_PATH")
+        .map(|paths| std::env::split_paths(&paths).collect())
+        .unwrap_or_default();
+    let mut image = match &arguments.rootfs {
+        Some(rootfs) => Image::with_rootfs(rootfs)?,
+        None => Image::with_default_root(library_path)?,
+    };
+    for file in &arguments.files {
+        image.add_file(file)?;
+    }
+    let search_path = value("PATH").unwrap_or_else(|| GUEST_PATH.to_string());
+    let (name, _) = arguments.program.split_first().context("no program given")?;
+    let directory = &arguments.working_directory;
+    let path = image.locate_program(Path::new(name), directory, &search_path)?;
+    for warning in &image.warnings {
+        eprintln!("ferry: warning: {warning}");
+    }
+
+    let (initramfs, length) = image.write_to_memory()?;
+    let needed_mib = LEAST_MEMORY_MIB + 2 * length.div_ceil(1 << 20);
+    if arguments.memory_mib < needed_mib {
+        let (given, files) = (arguments.memory_mib, length.div_ceil(1 << 20));
+        let message = format!(
+            "{given} MiB of memory are too few for {files} MiB of files; use --memory {needed_mib}M"
+        );
+        return Err(NotStarted { status: crate::status::NOT_RUNNABLE, message }.into());
+    }
+    let start = Start {
+        path: &path,
+        working_directory: directory,
+        arguments: &arguments.program,
+        environment: &environment,
+    };
+    let log = log::LogFile::create(arguments.log_file.as_deref())?;
+    let kernel = arguments.kernel();
+    let session = Session::prepare(arguments.timeout)?;
+    let (running, connections) = machine::start(&Machine {
+        kernel: &kernel,
+        initramfs: &initramfs,
+        command_line: arguments.command_line(&layout),
+        cpus: arguments.cpus,
+        memory_mib: arguments.memory_mib,
+    })?;
+    // QEMU has its own reference; ours would keep the memory for the whole run.
+    drop(initramfs);
+    session.accompany(running, connections, &start, log, arguments.log_level, &kernel)
+}

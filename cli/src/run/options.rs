@@ -1,0 +1,349 @@
+//! The options of `ferry run`, their meaning, and the kernel's command line that follows from them.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use policy::place::{CoreSet, Layout, LayoutError};
+
+use crate::image::AddedFile;
+use crate::image::program::GUEST_PATH;
+
+/// Most cores that Ferry runs on.
+const MAX_CPUS: usize = 8;
+const KERNEL_VARIABLE: &str = "FERRY_KERNEL";
+/// Where the launcher's build puts the kernel, below the root of the source tree.
+const KERNEL_PATH: &str = "target/kernel/x86_64-unknown-none/release/ferry-kernel";
+
+/// Boot Ferry in QEMU and run one Linux program on it.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "ferry run [OPTIONS] -- PROGRAM [ARGS]...",
+    after_help = "PROGRAM is a program or script of this machine; it is packed with what it needs.\n\
+        Exit status: the program's; 128+N killed by signal N; 124 timed out; 126 not runnable;\n\
+        127 not found; 69 something is not installed; 70 kernel panic.\n\
+        On a terminal, three times Ctrl-] stops Ferry itself.\n\n\
+        Example:\n  ferry run --cpus 2 --file notes.txt:/tmp/notes -- busybox wc -l /tmp/notes"
+)]
+pub struct Arguments {
+    /// Cores of the machine (1 to 8).
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_cpus)]
+    pub cpus: usize,
+    /// Cores that run the program, such as 0,2-3 [default: all but the last].
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    app_cores: Option<CoreSet>,
+    /// Cores that run its system calls [default: the last].
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    kernel_cores: Option<CoreSet>,
+    /// Memory of the machine, such as 512M or 2G.
+    #[arg(long = "memory", value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
+    pub memory_mib: u64,
+    /// Where system calls run: on the program's core, or on a kernel core.
+    #[arg(
+        long,
+        value_name = "local|remote",
+        default_value = "remote",
+        value_enum,
+        hide_possible_values = true
+    )]
+    path: CallPath,
+    /// Set a variable for the program, or pass this machine's value on.
+    #[arg(long = "env", value_name = "K[=V]")]
+    environment: Vec<String>,
+    /// Working directory of the program, in the guest.
+    #[arg(long = "cwd", value_name = "DIR", default_value = "/", value_parser = parse_directory)]
+    pub working_directory: PathBuf,
+    /// Stop after this time, with exit status 124.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub timeout: Option<Duration>,
+    /// Add a file or directory of this machine, and what programs in it need.
+    #[arg(long = "file", value_name = "HOST[:GUEST]", value_parser = AddedFile::parse)]
+    pub files: Vec<AddedFile>,
+    /// Use a prepared root file system; PROGRAM is then looked up in there.
+    #[arg(long, value_name = "DIR|FILE.cpio")]
+    pub rootfs: Option<PathBuf>,
+    /// Show the kernel's messages: error, warn, info, debug or trace.
+    #[arg(long = "log", value_name = "LEVEL", value_enum, hide_possible_values = true)]
+    pub log_level: Option<LogLevel>,
+    /// Keep the kernel's messages in this file.
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// Boot another kernel.
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// Add to the kernel's command line.
+    #[arg(long, value_name = "TEXT")]
+    append: Option<String>,
+    /// The program and its arguments.
+    #[arg(value_name = "PROGRAM", required = true, last = true)]
+    pub program: Vec<OsString>,
+}
+
+/// How system calls are carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum CallPath {
+    Local,
+    Remote,
+}
+
+/// How much the kernel says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl LogLevel {
+    fn word(self) -> &'static str {
+        match self {
+            LogLevel::Error => "error",
+            LogLevel::Warn => "warn",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+            LogLevel::Trace => "trace",
+        }
+    }
+}
+
+impl Arguments {
+    /// Which cores are for what.
+    pub fn layout(&self) -> Result<Layout> {
+        Layout::choose(self.cpus, self.app_cores, self.kernel_cores).or_else(|error| match error {
+            LayoutError::NoSuchCore => {
+                bail!("a core list names a core that --cpus {} does not give", self.cpus)
+            }
+            LayoutError::NoApplicationCore => bail!("--app-cores names no core"),
+            LayoutError::NoKernelCore => bail!("--kernel-cores names no core"),
+        })
+    }
+
+    /// The kernel's command line.
+    pub fn command_line(&self, layout: &Layout) -> String {
+        let path = match self.path {
+            CallPath::Local => "local",
+            CallPath::Remote => "remote",
+        };
+        let mut line = format!(
+            "ferry.path={path} ferry.app={} ferry.kernel={} ferry.log={}",
+            core_list(layout.application),
+            core_list(layout.kernel),
+            self.log_level.unwrap_or(LogLevel::Warn).word()
+        );
+        if let Some(more) = &self.append {
+            line.push(' ');
+            line.push_str(more);
+        }
+        line
+    }
+
+    /// The program's environment: a small default, the options over it.
+    pub fn environment(&self) -> Result<Vec<String>> {
+        let mut variables = vec![
+            format!("PATH={GUEST_PATH}"),
+            "HOME=/root".to_string(),
+            "USER=root".to_string(),
+            "LOGNAME=root".to_string(),
+        ];
+        if let Ok(terminal) = std::env::var("TERM") {
+            variables.push(format!("TERM={terminal}"));
+        }
+        for given in &self.environment {
+            let (name, entry) = match given.split_once('=') {
+                Some((name, _)) => (name, Some(given.clone())),
+                None => {
+                    let value = std::env::var(given).ok();
+                    (given.as_str(), value.map(|value| format!("{given}={value}")))
+                }
+            };
+            if name.is_empty() {
+                bail!("--env {given:?}: the name of the variable is missing");
+            }
+            let prefix = format!("{name}=");
+            variables.retain(|variable| !variable.starts_with(&prefix));
+            variables.extend(entry);
+        }
+        Ok(variables)
+    }
+
+    /// The kernel's file: as the option says, else the environment, else where the build puts it.
+    pub fn kernel(&self) -> PathBuf {
+        self.kernel
+            .clone()
+            .or_else(|| std::env::var_os(KERNEL_VARIABLE).map(PathBuf::from))
+            .unwrap_or_else(|| source_root().join(KERNEL_PATH))
+    }
+}
+
+/// The root of the source tree: the launcher says it; else it is above this program.
+pub fn source_root() -> PathBuf {
+    if let Some(root) = std::env::var_os("FERRY_ROOT") {
+        return root.into();
+    }
+    let program = std::env::current_exe().unwrap_or_default();
+    let above = program.ancestors().find(|directory| directory.join("policy/src").is_dir());
+    above.unwrap_or(Path::new(".")).to_path_buf()
+}
+
+fn parse_cpus(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(cpus) if (1..=MAX_CPUS).contains(&cpus) => Ok(cpus),
+        _ => Err(format!("expected a number from 1 to {MAX_CPUS}")),
+    }
+}
+
+fn parse_cores(text: &str) -> Result<CoreSet, String> {
+    let core = |text: &str| match text.parse::<usize>() {
+        Ok(core) if core < MAX_CPUS => Ok(core),
+        _ => Err(format!("{text:?} is not a core from 0 to {}", MAX_CPUS - 1)),
+    };
+    let mut set = 0;
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (core(first)?, core(last)?);
+        if first > last {
+            return Err(format!("{part:?} runs backwards"));
+        }
+        for index in first..=last {
+            set |= 1 << index;
+        }
+    }
+    Ok(CoreSet(set))
+}
+
+/// The list that `parse_cores` understands, such as `0,2-3`.
+fn core_list(set: CoreSet) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for core in set.iter() {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == core => *last = core,
+            _ => parts.push((core, core)),
+        }
+    }
+    let words = parts.iter().map(|&(first, last)| match last == first {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    words.collect::<Vec<_>>().join(",")
+}
+
+/// A size in MiB; `K`, `M` and `G` are powers of 1024, a bare number is MiB, as for QEMU.
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let text = text.trim_end_matches(['b', 'B']).trim_end_matches('i');
+    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(index) => text.split_at(index),
+        None => (text, "M"),
+    };
+    let number: u64 = digits.parse().map_err(|_| "expected a size such as 512M".to_string())?;
+    let mib = match unit {
+        "k" | "K" => Some(number / 1024),
+        "m" | "M" => Some(number),
+        "g" | "G" => number.checked_mul(1024),
+        "t" | "T" => number.checked_mul(1 << 20),
+        _ => return Err(format!("{unit:?} is not a unit; use K, M or G")),
+    };
+    match mib {
+        Some(mib @ 16..=1_048_576) => Ok(mib),
+        _ => Err("expected 16M to 1024G".to_string()),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let expected = || "expected a positive number of seconds".to_string();
+    let seconds: f64 = text.parse().map_err(|_| expected())?;
+    if seconds <= 0.0 {
+        return Err(expected());
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| expected())
+}
+
+fn parse_directory(text: &str) -> Result<PathBuf, String> {
+    let path = Path::new(text);
+    if path.has_root() && !path.as_os_str().as_bytes().contains(&0) {
+        Ok(path.to_path_buf())
+    } else {
+        Err("expected an absolute path of the guest".to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Tool {
+        #[command(flatten)]
+        run: Arguments,
+    }
+
+    fn parse(options: &[&str]) -> Arguments {
+        let line = ["ferry"].iter().chain(options).chain(&["--", "true", "--version"]);
+        Tool::try_parse_from(line).map_err(|error| error.to_string()).unwrap().run
+    }
+
+    fn command_line(options: &[&str]) -> String {
+        let arguments = parse(options);
+        arguments.command_line(&arguments.layout().unwrap())
+    }
+
+    #[test]
+    fn by_default_the_last_of_two_cores_runs_the_calls() {
+        let line = "ferry.path=remote ferry.app=0 ferry.kernel=1 ferry.log=warn";
+        assert_eq!(command_line(&[]), line);
+        assert_eq!(parse(&[]).program, ["true", "--version"]);
+    }
+
+    #[test]
+    fn one_core_has_both_roles() {
+        assert!(command_line(&["--cpus", "1"]).contains("ferry.app=0 ferry.kernel=0"));
+    }
+
+    #[test]
+    fn core_lists_are_read_and_written() {
+        for list in ["0", "0-3", "1,3", "0,2-3,5-7"] {
+            assert_eq!(core_list(parse_cores(list).unwrap()), list);
+        }
+        for wrong in ["", "8", "3-1", "a", "0,", "-1", "1-"] {
+            assert!(parse_cores(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_refused() {
+        assert!(parse(&["--app-cores", "2"]).layout().is_err());
+        assert!(parse(&["--cpus", "4", "--app-cores", "0-2"]).layout().is_ok());
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_memory("512M"), Ok(512));
+        assert_eq!(parse_memory("2G"), Ok(2048));
+        assert_eq!(parse_memory("1GiB"), Ok(1024));
+        assert_eq!(parse_memory("64"), Ok(64));
+        for wrong in ["", "M", "1X", "0", "-1", "1.5G", "99999999999G"] {
+            assert!(parse_memory(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_positive() {
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "x", "inf", "NaN"] {
+            assert!(parse_seconds(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn variables_of_the_user_replace_the_defaults() {
+        let variables = parse(&["--env", "HOME=/tmp", "--env", "A=b=c"]).environment().unwrap();
+        assert!(variables.contains(&"HOME=/tmp".to_string()));
+        assert!(variables.contains(&"A=b=c".to_string()));
+        assert!(!variables.contains(&"HOME=/root".to_string()));
+        assert!(parse(&["--env", "=x"]).environment().is_err());
+    }
+}
