@@ -3,23 +3,27 @@
 //! The thread has left a list of the locks that it holds in its own memory. Everything in it may be
 //! wrong; so the walk is bounded, and what cannot be read ends it.
 
+use core::sync::atomic::Ordering;
+
 use abi::Errno;
 use abi::futex::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, RobustListHead};
 
 use super::wake_address;
 use crate::memory::UserMemory;
+use crate::process::Thread;
 
 /// Most locks that are released.
 const LIMIT: usize = 2048;
 /// Set in a link to a lock with priority inheritance.
 const PRIORITY_INHERITANCE: u64 = 1;
 
-/// Marks the locks of the list at `head` as left by their dead owner `tid`, and wakes one waiter of
-/// each. Called when a thread ends, with its memory still there.
-pub async fn release_robust_list(memory: &UserMemory, head: u64, tid: i32) {
+/// Marks the locks in the list of an ending thread as left by their dead owner, and wakes one waiter
+/// of each. The thread's memory must still be there.
+pub async fn release_robust_list(thread: &Thread) {
+    let head = thread.robust_list.swap(0, Ordering::Relaxed);
     if head != 0 {
         // Nobody is left to be told of a bad list.
-        let _ = release(memory, head, tid).await;
+        let _ = release(&UserMemory::new(thread.space()), head, thread.tid().0).await;
     }
 }
 

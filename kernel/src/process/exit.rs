@@ -57,7 +57,7 @@ pub(super) async fn release_memory(thread: &Arc<Thread>) {
     if word != 0 && Arc::strong_count(&space) > 2 {
         let user = UserMemory::new(space);
         if user.write_value(word, &0_u32).await.is_ok() {
-            let _ = futex::wake_address(&user, word, 1).await;
+            futex::wake_address(&user, word, 1);
         }
     }
 }
@@ -113,6 +113,7 @@ fn finish_process(process: &Arc<Process>, last: &Arc<Thread>, status: u32) {
     process.last_user.store(last.credentials().user.real, Ordering::Relaxed);
     process.set_exit_status(status);
     session::leader_ended(process);
+    signal::process_ended(process);
     let mut orders: Vec<(Arc<Process>, Signal)> = Vec::new();
     let mut reaped: Vec<Arc<Process>> = Vec::new();
     {

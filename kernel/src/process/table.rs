@@ -638,6 +638,11 @@ pub fn processes() -> Vec<Arc<Process>> {
     lock().all().filter(|node| node.process.pid != INIT).map(|node| node.process.clone()).collect()
 }
 
+/// Whether a group is orphaned: no member has a parent in another group of the same session.
+pub fn is_orphaned(group: Pid) -> bool {
+    lock().is_group_orphaned(group, None)
+}
+
 /// The members of a group, zombies included; empty when there is no such group.
 pub fn group_members(group: Pid) -> Vec<Arc<Process>> {
     lock().group(group).map(|(process, _)| process.clone()).collect()

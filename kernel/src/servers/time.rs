@@ -3,13 +3,16 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
-use abi::time::{NANOSECONDS, TIMER_ABSTIME, Timespec, Timeval, Timezone, Tms, USER_HZ};
+use abi::time::{
+    CLOCK_BOOTTIME_ALARM, CLOCK_REALTIME_ALARM, NANOSECONDS, TIMER_ABSTIME, Timespec, Timeval,
+    Timezone, Tms, USER_HZ,
+};
 use base::time;
 use policy::table::number;
 
 use crate::call::{Call, SysResult};
 use crate::dispatch;
-use crate::process::credentials::Capability;
+use crate::process::Capability;
 use crate::signal::RestartBlock;
 use crate::time::{Clock, SleepEnd, set_wall, sleep_span, sleep_until};
 
@@ -59,6 +62,9 @@ pub async fn continue_sleep(call: &Call, deadline_ns: u64, remaining: u64) -> Sy
 }
 
 async fn clock_nanosleep(call: &Call) -> SysResult {
+    if matches!(call.int(0), CLOCK_REALTIME_ALARM | CLOCK_BOOTTIME_ALARM) {
+        return Err(Errno::EOPNOTSUPP);
+    }
     let clock = Clock::new(call.int(0), &call.thread)?;
     if !clock.can_sleep() {
         return Err(Errno::EOPNOTSUPP);
@@ -109,7 +115,7 @@ async fn clock_settime(call: &Call) -> SysResult {
     let clock = Clock::new(call.int(0), &call.thread)?;
     let Clock::Wall { settable: true, .. } = clock else { return Err(Errno::EINVAL) };
     let new_ns = call.user().read_value::<Timespec>(call.argument(1)).await?.to_ns()?;
-    call.thread.credentials().require(Capability::SystemTime)?;
+    call.thread.credentials().require(Capability::Time)?;
     set_wall(new_ns).map(|()| 0)
 }
 
@@ -139,7 +145,7 @@ async fn settimeofday(call: &Call) -> SysResult {
         0 => None,
         address => Some(user.read_value(address).await?),
     };
-    call.thread.credentials().require(Capability::SystemTime)?;
+    call.thread.credentials().require(Capability::Time)?;
     if let Some(zone) = zone {
         // More than 15 hours from Greenwich is nowhere.
         if zone.minutes_west.unsigned_abs() > 15 * 60 {

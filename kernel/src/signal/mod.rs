@@ -32,6 +32,6 @@ pub use frame::{exchange_stack, restore as restore_frame};
 pub use info::{SignalInfo, TrapCode};
 pub use process::ProcessSignals;
 pub use send::{discard_ignored, send_to_group, send_to_process, send_to_thread};
-pub use stop::thread_ended;
+pub use stop::{process_ended, thread_ended};
 pub use thread::{InterruptedCall, RestartBlock, ThreadSignals};
 pub use wait::{interruptible, killable, set_mask, suspend, timed_wait, with_mask};

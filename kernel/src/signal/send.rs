@@ -11,7 +11,6 @@ use super::action::{Disposition, disposition};
 use super::info::SignalInfo;
 use super::queue::Queued;
 use super::stop;
-use crate::process::limits::Resource;
 use crate::process::{Pid, Process, Thread, table};
 
 /// Sends a signal to a process: any of its threads that does not block it may take it, the first
@@ -70,8 +69,8 @@ pub fn send_to_thread(thread: &Arc<Thread>, info: SignalInfo) -> Result<(), Errn
 }
 
 /// Sends a signal to every process of a group, without asking for permission: for terminals.
-pub fn send_to_group(group: Pid, info: SignalInfo) {
-    for process in table::group_members(group) {
+pub fn send_to_group(group: i32, info: SignalInfo) {
+    for process in table::group_members(Pid(group)) {
         let _ = send_to_process(&process, info);
     }
 }
@@ -128,7 +127,7 @@ pub fn discard_ignored(process: &Process, signal: Signal) {
 
 fn has_room(process: &Process, thread: &Thread) -> bool {
     let queued = process.signals.lock().pending.len() + thread.signals.lock().pending.len();
-    (queued as u64) < process.limits.soft(Resource::PendingSignals)
+    (queued as u64) < process.pending_signal_limit()
 }
 
 /// The thread that is to take a signal sent to the process: the first that accepts it and has

@@ -16,15 +16,10 @@ use core::task::Poll;
 
 use abi::signal::{CLD_CONTINUED, CLD_STOPPED, SA_NOCLDSTOP, SIG_IGN, Signal};
 
-use abi::time::{NANOSECONDS, USER_HZ};
-
 use super::info::SignalInfo;
 use super::process::Stop;
 use super::send::{retarget, send_to_process};
-use crate::process::{Process, Thread, table};
-
-/// Nanoseconds in a tick of the times in `siginfo_t`.
-const TICK_NS: u64 = NANOSECONDS / USER_HZ;
+use crate::process::{Process, Thread};
 
 /// Starts a stop, unless `SIGCONT` came after the stop signal was taken out of its queue.
 pub(super) fn begin(thread: &Arc<Thread>, signal: Signal, continues: u64) {
@@ -122,31 +117,32 @@ pub(super) fn resume(process: &Arc<Process>, threads: &[Arc<Thread>]) {
 /// Tells the parent of a stop or continuation, by `SIGCHLD` unless it does not want that, and wakes
 /// its waits for children.
 fn tell_parent(process: &Arc<Process>, code: i32, signal: Signal) {
-    let Some(parent) = table::process(process.parent()) else { return };
+    let Some(parent) = process.parent() else { return };
     let action = parent.signals.actions().get(Signal::SIGCHLD);
     if action.handler != SIG_IGN && action.flags & SA_NOCLDSTOP == 0 {
         let usage = process.usage();
-        let user = process.main_thread().map_or(0, |thread| thread.credentials().user.real);
         let info = SignalInfo::child(
             code,
             process.pid.0,
-            user,
+            process.user(),
             signal.number(),
-            usage.user_ns / TICK_NS,
-            usage.system_ns / TICK_NS,
+            usage.user_ticks(),
+            usage.system_ticks(),
         );
         let _ = send_to_process(&parent, info);
     }
     parent.signals.child_events.wake_all();
 }
 
-/// The thread ends (called once it is no longer among the threads of its process): signals of the
-/// process that it might have taken go to others, and a stop that waited only for it is complete.
+/// The process ends: its timers stop.
+pub fn process_ended(process: &Process) {
+    process.signals.timers.cancel();
+}
+
+/// A thread has left its process, in which there are others: signals of the process that it might
+/// have taken go to them, and a stop that waited only for it is complete.
 pub fn thread_ended(thread: &Arc<Thread>) {
     retarget(&thread.process, thread);
-    if thread.process.thread_count() == 0 {
-        thread.process.signals.timers.cancel();
-    }
     if thread.process.signals.is_stopping() {
         complete_if_all_stand(&thread.process);
     }

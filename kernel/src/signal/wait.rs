@@ -11,8 +11,7 @@ use abi::signal::SignalSet;
 
 use super::info::SignalInfo;
 use super::send::retarget;
-use crate::process::Thread;
-use crate::process::thread::Interrupted;
+use crate::process::{Interrupted, Thread};
 
 /// Takes the waker out of the thread's slot when a wait ends, so that it is not woken for nothing.
 struct Registered<'a> {

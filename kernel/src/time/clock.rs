@@ -1,4 +1,5 @@
-//! The clocks of the Linux ABI, by number.
+//! The clocks of the Linux ABI, by number. Those that wake the machine from sleep are not there, as on
+//! a machine without a real-time clock that can.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -68,15 +69,12 @@ impl Clock {
         let wall = |sleeps, coarse| Clock::Wall { sleeps, coarse, settable: false };
         Ok(match number {
             numbers::CLOCK_REALTIME => Clock::Wall { sleeps: true, coarse: false, settable: true },
-            numbers::CLOCK_REALTIME_ALARM => wall(false, false),
             numbers::CLOCK_TAI => wall(true, false),
             numbers::CLOCK_REALTIME_COARSE => wall(false, true),
             numbers::CLOCK_MONOTONIC | numbers::CLOCK_BOOTTIME => {
                 Clock::Monotonic { sleeps: true, coarse: false }
             }
-            numbers::CLOCK_MONOTONIC_RAW | numbers::CLOCK_BOOTTIME_ALARM => {
-                Clock::Monotonic { sleeps: false, coarse: false }
-            }
+            numbers::CLOCK_MONOTONIC_RAW => Clock::Monotonic { sleeps: false, coarse: false },
             numbers::CLOCK_MONOTONIC_COARSE => Clock::Monotonic { sleeps: false, coarse: true },
             numbers::CLOCK_PROCESS_CPUTIME_ID => Clock::Process(thread.process.clone(), Part::All),
             numbers::CLOCK_THREAD_CPUTIME_ID => Clock::Thread(thread.clone(), Part::All),
