@@ -112,7 +112,10 @@ impl SignalSet {
     pub const UNBLOCKABLE: SignalSet = SignalSet(Signal::SIGKILL.bit() | Signal::SIGSTOP.bit());
     /// Those whose default action stops the process.
     pub const STOPPING: SignalSet = SignalSet(
-        Signal::SIGSTOP.bit() | Signal::SIGTSTP.bit() | Signal::SIGTTIN.bit() | Signal::SIGTTOU.bit(),
+        Signal::SIGSTOP.bit()
+            | Signal::SIGTSTP.bit()
+            | Signal::SIGTTIN.bit()
+            | Signal::SIGTTOU.bit(),
     );
     /// Those that a fault of the running thread raises; they are delivered before all others.
     pub const SYNCHRONOUS: SignalSet = SignalSet(
@@ -126,7 +129,10 @@ impl SignalSet {
     /// Those whose default action is to do nothing (`SIGCONT` has continued the process already
     /// when it was sent).
     pub const IGNORED_BY_DEFAULT: SignalSet = SignalSet(
-        Signal::SIGCHLD.bit() | Signal::SIGCONT.bit() | Signal::SIGURG.bit() | Signal::SIGWINCH.bit(),
+        Signal::SIGCHLD.bit()
+            | Signal::SIGCONT.bit()
+            | Signal::SIGURG.bit()
+            | Signal::SIGWINCH.bit(),
     );
     /// The set of one signal.
     pub const fn of(signal: Signal) -> SignalSet {
@@ -247,7 +253,9 @@ pub const SA_KNOWN: u64 = SA_NOCLDSTOP
     | SA_RESETHAND;
 
 /// The kernel's `struct sigaction`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct Action {
     /// `SIG_DFL`, `SIG_IGN` or the handler's address.
@@ -261,7 +269,9 @@ pub struct Action {
 }
 
 /// `stack_t`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct AlternateStack {
     /// Lowest address.

@@ -93,7 +93,8 @@ async fn futex(call: &Call) -> SysResult {
             let (first, second) = (word(call, 0, operation)?, word(call, 4, operation)?);
             let (change, comparison) = decode_wake_operation(bits)?;
             let (wake_first, wake_second) = (wake_count(value), wake_count(second_value));
-            futex::wake_operation(&first, &second, wake_first, wake_second, change, comparison).await
+            futex::wake_operation(&first, &second, wake_first, wake_second, change, comparison)
+                .await
         }
         _ => Err(Errno::ENOSYS),
     }

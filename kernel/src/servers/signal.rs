@@ -329,8 +329,7 @@ async fn setitimer(call: &Call) -> SysResult {
         0 => IntervalValue::default(),
         address => user.read_value(address).await?,
     };
-    let setting =
-        Setting { value_ns: new.value.to_ns()?, interval_ns: new.interval.to_ns()? };
+    let setting = Setting { value_ns: new.value.to_ns()?, interval_ns: new.interval.to_ns()? };
     let which = Which::new(call.int(0))?;
     let process = call.process();
     let old = process.signals.timers.set(process, which, setting)?;
@@ -348,7 +347,8 @@ async fn restart_syscall(call: &Call) -> SysResult {
             super::time::continue_sleep(call, deadline_ns, remaining).await
         }
         Some(RestartBlock::Futex { address, value, bits, operation, deadline_ns }) => {
-            super::ipc::continue_futex_wait(call, address, value, bits, operation, deadline_ns).await
+            super::ipc::continue_futex_wait(call, address, value, bits, operation, deadline_ns)
+                .await
         }
         Some(RestartBlock::Poll { array, count, deadline_ns }) => {
             super::file::continue_poll(call, array, count, deadline_ns).await

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::arch::x86_64::signal as layout;
-use abi::arch::x86_64::signal::{FpuSoftwareBytes, SignalContext, SignalFrame, UserContextRecord};
 use abi::arch::x86_64::signal::register;
+use abi::arch::x86_64::signal::{FpuSoftwareBytes, SignalContext, SignalFrame, UserContextRecord};
 use abi::signal::{
     Action, AlternateStack, MINSIGSTKSZ, SA_ONSTACK, SA_RESTORER, SS_AUTODISARM, SS_DISABLE,
     SS_ONSTACK, Signal, SignalSet,
@@ -153,8 +153,8 @@ pub async fn push(
         (state.stack, state.trap)
     };
     let wants_alternate = action.flags & SA_ONSTACK != 0;
-    let place = place(context.stack_pointer(), &stack, wants_alternate, fpu.len())
-        .ok_or(Errno::EFAULT)?;
+    let place =
+        place(context.stack_pointer(), &stack, wants_alternate, fpu.len()).ok_or(Errno::EFAULT)?;
     let flags = layout::UC_SIGCONTEXT_SS | layout::UC_STRICT_RESTORE_SS;
     let frame = SignalFrame {
         return_address: action.restorer,

@@ -155,13 +155,7 @@ impl SignalInfo {
 
     /// From what a program passed, for the signal that it named.
     pub fn decode(signal: Signal, raw: &RawSignalInfo) -> SignalInfo {
-        SignalInfo {
-            signal,
-            errno: raw.errno,
-            code: raw.code,
-            fields: raw.fields,
-            trap: None,
-        }
+        SignalInfo { signal, errno: raw.errno, code: raw.code, fields: raw.fields, trap: None }
     }
 }
 
@@ -179,8 +173,7 @@ mod tests {
     fn a_page_fault_reports_its_error_bits() {
         let address = VirtAddr(0x10);
         let trap = Trap::PageFault { address, write: true, execute: false, present: false };
-        let info =
-            SignalInfo::of_page_fault(FaultSignal::NotMapped, address, &trap);
+        let info = SignalInfo::of_page_fault(FaultSignal::NotMapped, address, &trap);
         assert_eq!(info.trap, Some(TrapCode { vector: 14, error: 6, address: 0x10 }));
         assert_eq!(info.encode().fields[0], 0x10);
     }

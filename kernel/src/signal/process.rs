@@ -82,11 +82,7 @@ impl ProcessSignals {
     /// For a child: the same table of actions (`CLONE_SIGHAND`) or a copy. Nothing is pending.
     pub fn inherit(&self, share_actions: bool) -> ProcessSignals {
         let actions = self.actions();
-        ProcessSignals::with(if share_actions {
-            actions
-        } else {
-            Arc::new(actions.duplicate())
-        })
+        ProcessSignals::with(if share_actions { actions } else { Arc::new(actions.duplicate()) })
     }
 
     /// For a child whose handlers are all cleared (`CLONE_CLEAR_SIGHAND`).

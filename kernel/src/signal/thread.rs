@@ -227,8 +227,7 @@ impl ThreadSignals {
 
     /// Whether this thread would take the signal now.
     pub(super) fn accepts(&self, state: &ThreadState, signal: Signal) -> bool {
-        !self.must_exit()
-            && (!state.blocked.contains(signal) || state.waited.contains(signal))
+        !self.must_exit() && (!state.blocked.contains(signal) || state.waited.contains(signal))
     }
 
     /// Remembers how `restart_syscall` continues the call that is about to return

@@ -160,10 +160,8 @@ impl IntervalTimers {
             let old = core::mem::replace(&mut state.timers[which as usize], timer);
             let is_new = state.task.is_none() && timer.due_ns.is_some();
             if is_new {
-                state.task = Some(Arc::new(Alarm {
-                    changes: AtomicU64::new(0),
-                    changed: WaitQueue::new(),
-                }));
+                state.task =
+                    Some(Arc::new(Alarm { changes: AtomicU64::new(0), changed: WaitQueue::new() }));
             }
             (old.setting(now_ns), state.task.clone(), is_new)
         };

@@ -96,8 +96,7 @@ impl Clock {
             let target = if id == 0 { thread.clone() } else { table::thread(Tid(id))? };
             Arc::ptr_eq(&target.process, &thread.process).then_some(Clock::Thread(target, part))
         } else {
-            let process =
-                if id == 0 { thread.process.clone() } else { table::process(Pid(id))? };
+            let process = if id == 0 { thread.process.clone() } else { table::process(Pid(id))? };
             Some(Clock::Process(process, part))
         }
     }
