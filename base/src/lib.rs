@@ -1,1 +1,54 @@
-//! base
+//! The safe floor: everything that the rest of Ferry builds on without saying `unsafe`.
+//!
+//! | module | gives |
+//! |---|---|
+//! | `cpu` | core numbers and data per core |
+//! | `sync` | ranked spin locks, `Once` |
+//! | `memory` | owned frames of RAM, page tables, contiguous memory |
+//! | `heap` | the global allocator of the kernel |
+//! | `task` | tasks, one executor per core, doorbells, parking |
+//! | `wait` | queues of waiting tasks |
+//! | `ring` | bounded queue between cores |
+//! | `time` | clocks, timers, deadlines |
+//! | `io` | how bytes move between handlers, files and users |
+//! | `device` | what drivers offer |
+//! | `random` | random bytes |
+//! | `panic`, `log` | containment of panics, messages |
+//! | `user` | user mode and the address space loaded on each core |
+//!
+//! `unsafe` is allowed here, each use with the reason why it holds; what is offered is sound whatever
+//! safe code does with it. Under `--cfg loom` only the lock-free algorithms are compiled, with their
+//! models (`models`).
+
+#![cfg_attr(target_os = "none", no_std)]
+
+extern crate alloc;
+
+mod primitives;
+
+pub mod ring;
+pub mod sync;
+pub mod task;
+pub mod wait;
+
+#[cfg(not(loom))]
+pub mod cpu;
+#[cfg(not(loom))]
+pub mod device;
+#[cfg(not(loom))]
+pub mod heap;
+#[cfg(not(loom))]
+pub mod io;
+#[cfg(not(loom))]
+pub mod logging;
+#[cfg(not(loom))]
+pub mod memory;
+#[cfg(not(loom))]
+pub mod panic;
+#[cfg(not(loom))]
+pub mod random;
+#[cfg(not(loom))]
+pub mod time;
+#[cfg(not(loom))]
+pub mod user;
+

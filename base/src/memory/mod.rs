@@ -1,0 +1,43 @@
+//! RAM: owned frames, contiguous runs, page tables.
+//!
+//! ```text
+//!   Frame (owned, counted)   PageTable (owner of user mappings)   heap slabs   DMA
+//!        \_______________________________|____________________________/_________/
+//!                                  cache per core (128 frames; 32 at a time)
+//!                                  buddy lists under one lock (rank FRAMES)
+//! ```
+//!
+//! Everything is set up at first use from `Machine::boot_info`, so nothing must be called in order.
+
+pub(crate) mod allocator;
+pub(crate) mod buddy;
+pub(crate) mod copy;
+mod frame;
+#[cfg(target_os = "none")]
+mod functions;
+mod table;
+
+use abi::Errno;
+
+pub use allocator::{FrameCounts, allocate_contiguous, frame_counts, free_contiguous};
+pub use frame::{Frame, zero_frame};
+pub use hal::{PAGE_SIZE, PhysAddr, VirtAddr};
+pub use hal::contract::PageRights;
+pub(crate) use table::free_tables;
+pub use table::{Mapping, PageState, PageTable, ShareMode};
+
+/// There is no RAM left for this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfMemory;
+
+impl From<OutOfMemory> for Errno {
+    fn from(_: OutOfMemory) -> Errno {
+        Errno::ENOMEM
+    }
+}
+
+impl core::fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("out of memory")
+    }
+}

@@ -1,0 +1,70 @@
+//! The atomics and cells that the lock-free algorithms use: the real ones, or loom's, which try every
+//! order of events. Code that is written against this module is the code that the models check.
+
+#[cfg(not(loom))]
+mod chosen {
+    pub use core::sync::atomic::{
+        AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
+    };
+
+    /// `core::cell::UnsafeCell` with loom's interface.
+    #[derive(Debug)]
+    pub struct UnsafeCell<T: ?Sized>(core::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub const fn new(value: T) -> Self {
+            UnsafeCell(core::cell::UnsafeCell::new(value))
+        }
+
+        pub fn into_inner(self) -> T {
+            self.0.into_inner()
+        }
+    }
+
+    impl<T: ?Sized> UnsafeCell<T> {
+        #[inline(always)]
+        pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            f(self.0.get())
+        }
+
+        #[inline(always)]
+        pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            f(self.0.get())
+        }
+    }
+
+    /// One turn of a spin loop.
+    #[inline(always)]
+    pub fn relax() {
+        crate::cpu::relax();
+    }
+
+    /// Makes a function `const` where the primitives are.
+    macro_rules! constant {
+        ($(#[$meta:meta])* $visibility:vis fn $($rest:tt)*) => {
+            $(#[$meta])* $visibility const fn $($rest)*
+        };
+    }
+    pub(crate) use constant;
+}
+
+#[cfg(loom)]
+mod chosen {
+    pub use loom::cell::UnsafeCell;
+    pub use loom::sync::atomic::{
+        AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
+    };
+
+    pub fn relax() {
+        loom::thread::yield_now();
+    }
+
+    macro_rules! constant {
+        ($(#[$meta:meta])* $visibility:vis fn $($rest:tt)*) => {
+            $(#[$meta])* $visibility fn $($rest)*
+        };
+    }
+    pub(crate) use constant;
+}
+
+pub(crate) use chosen::*;

@@ -1,0 +1,81 @@
+//! The lock classes of the kernel and their order. A core that holds a lock takes only locks of higher
+//! rank. `docs/locks.md` shows the same as a tree, with what each guards.
+//!
+//! From outside in: who exists (processes, threads), what they own (signals, files), what files are
+//! (mounts, inodes, pipes, terminals), memory (spaces, futexes, page tables), and last the floor itself
+//! (wait queues, timers, executors, frames, heap, log), which every other part may use while it holds a
+//! lock of its own.
+
+/// What a lock is for and where it stands in the order.
+#[derive(Debug)]
+pub struct LockClass {
+    /// Name for messages and traces.
+    pub name: &'static str,
+    /// Place in the order: taken after all lower ones.
+    pub rank: u16,
+}
+
+macro_rules! classes {
+    ($($(#[$meta:meta])* $name:ident = $rank:literal;)*) => {
+        $($(#[$meta])* pub static $name: LockClass =
+            LockClass { name: stringify!($name), rank: $rank };)*
+
+        /// All classes, lowest rank first.
+        pub static ALL: &[&LockClass] = &[$(&$name),*];
+    };
+}
+
+classes! {
+    /// The table of processes, groups and sessions.
+    PROCESS_TREE = 10;
+    /// One process.
+    PROCESS = 20;
+    /// One thread.
+    THREAD = 30;
+    /// Signals of a thread or process.
+    SIGNALS = 40;
+    /// A table of file descriptors.
+    FILE_TABLE = 50;
+    /// An open file description.
+    OPEN_FILE = 60;
+    /// The table of mounts.
+    MOUNTS = 70;
+    /// An inode; a parent before its child, with `lock_nested`.
+    INODE = 80;
+    /// A pipe.
+    PIPE = 90;
+    /// A terminal.
+    TERMINAL = 100;
+    /// An address space.
+    SPACE = 110;
+    /// Futex buckets.
+    FUTEX = 115;
+    /// A page table; the parent's before the child's at fork, with `lock_nested`.
+    PAGE_TABLE = 120;
+    /// A device and its driver.
+    DEVICE = 180;
+    /// Where the answer of a remote call arrives.
+    CALL_SLOT = 190;
+    /// A wait queue.
+    WAIT_QUEUE = 200;
+    /// A core's queue of timers.
+    TIMER = 210;
+    /// A core's executor.
+    EXECUTOR = 220;
+    /// Frames of RAM.
+    FRAMES = 230;
+    /// The heap.
+    HEAP = 240;
+    /// The log.
+    LOG = 250;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_rise_in_the_order_of_the_list() {
+        assert!(ALL.windows(2).all(|pair| pair[0].rank < pair[1].rank));
+    }
+}

@@ -1,0 +1,238 @@
+//! The executor of a core: its ready queue and its doorbell.
+
+use core::future::Future;
+use core::pin::Pin;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::task::{Context, Poll};
+
+use hal::{Contract, MAX_CPUS, Machine};
+
+use super::doorbell::Doorbell;
+use super::queue::{Popped, ReadyQueue};
+use super::storage::{Header, Task};
+use crate::cpu::{self, CpuId, CpuLocal, LocalSlot, PerCpu};
+use crate::memory::OutOfMemory;
+use crate::panic::Panicked;
+use crate::{sync, time};
+
+/// Most tasks that `run_ready` polls before it returns.
+const BATCH: usize = 32;
+
+struct Executor {
+    queue: ReadyQueue,
+    doorbell: Doorbell,
+    /// Tasks that were started on this core.
+    started: AtomicUsize,
+    /// Tasks that ended on this core; written by it alone.
+    ended: AtomicUsize,
+}
+
+static EXECUTORS: PerCpu<Executor> = PerCpu::new(
+    [const {
+        Executor {
+            queue: ReadyQueue::new(),
+            doorbell: Doorbell::new(),
+            started: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
+        }
+    }; MAX_CPUS],
+);
+
+/// Whoever borrows it is the consumer of this core's queue.
+static CONSUMER: CpuLocal<()> = CpuLocal::new([const { LocalSlot::new(()) }; MAX_CPUS]);
+
+/// How many tasks there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskCounts {
+    /// Started since boot, on all cores.
+    pub started: usize,
+    /// Of those, ended.
+    pub ended: usize,
+}
+
+/// Tasks started and ended on all cores; for reports of leaks.
+pub fn task_counts() -> TaskCounts {
+    let mut counts = TaskCounts { started: 0, ended: 0 };
+    for executor in (0..MAX_CPUS).filter_map(CpuId::new).map(|cpu| EXECUTORS.of(cpu)) {
+        counts.ended += executor.ended.load(Ordering::Relaxed);
+        counts.started += executor.started.load(Ordering::Relaxed);
+    }
+    counts
+}
+
+pub(super) fn count_start(core: CpuId) {
+    EXECUTORS.of(core).started.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(super) fn count_end() {
+    let ended = &EXECUTORS.here().ended;
+    ended.store(ended.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Starts a task on a core. It is polled there for the first time when that core comes to it.
+pub fn spawn(
+    core: CpuId,
+    future: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), OutOfMemory> {
+    let task = Task::allocate(core, None)?;
+    count_start(core);
+    // SAFETY: the task is fresh.
+    let header = unsafe { Task::fill(task, || future) };
+    // SAFETY: as above; the task is idle, so `wake` tells us to queue it, and it has not ended.
+    unsafe {
+        if header.as_ref().state.wake() {
+            queue(core, header);
+        }
+    }
+    Ok(())
+}
+
+/// Like `spawn`; `on_panic` runs on the task's core if the task panics, after the panic was reported.
+pub fn spawn_with_hook(
+    core: CpuId,
+    future: impl Future<Output = ()> + Send + 'static,
+    on_panic: impl FnOnce() + Send + 'static,
+) -> Result<(), OutOfMemory> {
+    spawn(core, async move {
+        if let Err(Panicked) = crate::panic::contain(future).await {
+            on_panic();
+        }
+    })
+}
+
+/// Puts a task into the queue of its core and rings there.
+///
+/// # Safety
+/// `State::wake` or `State::pause` told the caller to; the task has not ended.
+#[inline]
+pub(super) unsafe fn queue(core: CpuId, header: NonNull<Header>) {
+    let executor = EXECUTORS.of(core);
+    // SAFETY: a task is queued at most once, and stays valid until it has ended, which happens only
+    // after it was popped.
+    unsafe { executor.queue.push(Header::link_of(header)) };
+    ring_doorbell(core);
+}
+
+/// Interrupts a core if it is halted or in user mode, so that it looks for work. Call it after the work
+/// was made visible.
+#[inline]
+pub fn ring_doorbell(core: CpuId) {
+    if EXECUTORS.of(core).doorbell.ring() {
+        Machine::send_ipi(core.index());
+    }
+}
+
+/// Whether a core is halted, or about to be. A hint.
+#[inline]
+pub fn is_parked(core: CpuId) -> bool {
+    EXECUTORS.of(core).doorbell.is_parked()
+}
+
+/// Whether this core has tasks to poll.
+#[inline]
+pub fn has_ready() -> bool {
+    !EXECUTORS.here().queue.is_empty()
+}
+
+/// Polls the task of this core that has waited longest. False when none was ready.
+#[inline]
+pub fn run_one() -> bool {
+    let executor = EXECUTORS.here();
+    loop {
+        // SAFETY: whoever borrowed `CONSUMER` is the only consumer of this core's queue.
+        match CONSUMER.with(|()| unsafe { executor.queue.pop() }) {
+            Popped::Empty => return false,
+            Popped::Busy => cpu::relax(),
+            Popped::Link(link) => {
+                // SAFETY: a popped link is a task of this core that has not ended.
+                unsafe { run(Header::of_link(link)) };
+                return true;
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The task was popped from this core's queue, so it is queued no more and nobody else polls it.
+unsafe fn run(header: NonNull<Header>) {
+    // SAFETY: a task that has not ended keeps its memory, and we are its only poller.
+    unsafe {
+        header.as_ref().state.begin();
+        if Header::poll(header) {
+            header.as_ref().state.finish();
+            count_end();
+            Header::release(header);
+        } else if header.as_ref().state.pause() {
+            EXECUTORS.here().queue.push(Header::link_of(header));
+        }
+    }
+}
+
+/// Polls tasks that are ready on this core, but not for ever. False when none was.
+#[inline]
+pub fn run_ready() -> bool {
+    let mut worked = false;
+    for _ in 0..BATCH {
+        if !run_one() {
+            break;
+        }
+        worked = true;
+    }
+    worked
+}
+
+/// Halts this core until an interrupt comes, unless there is work: a ready task, a timer that is due,
+/// or what `has_work` finds. Work that appears while this goes on is not missed, provided that whoever
+/// made it visible rings the doorbell afterwards.
+pub fn park(has_work: impl FnOnce() -> bool) {
+    sync::assert_none_held();
+    let doorbell = &EXECUTORS.here().doorbell;
+    doorbell.publish_parked();
+    if !has_ready() && !time::is_due() && !has_work() {
+        Machine::wait_for_interrupt();
+    }
+    doorbell.publish_awake();
+}
+
+/// This core is about to enter user mode: false when it must not, because a task became ready and no
+/// end of the time slice is set.
+#[inline]
+pub(crate) fn enter_user_mode() -> bool {
+    let executor = EXECUTORS.here();
+    executor.doorbell.publish_in_user();
+    let enter = executor.queue.is_empty() || time::has_slice_end();
+    if !enter {
+        executor.doorbell.publish_awake();
+    }
+    enter
+}
+
+/// This core has left user mode.
+#[inline]
+pub(crate) fn leave_user_mode() {
+    EXECUTORS.here().doorbell.publish_awake();
+}
+
+/// Lets every other ready task of this core run first.
+pub fn yield_now() -> Yield {
+    Yield { yielded: false }
+}
+
+/// See `yield_now`.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Yield {
+    yielded: bool,
+}
+
+impl Future for Yield {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if core::mem::replace(&mut self.yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

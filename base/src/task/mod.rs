@@ -1,0 +1,31 @@
+//! Tasks and their executors, one per core.
+//!
+//! A task lives on one core: it is polled there and nowhere else, and every waker, on whatever core,
+//! puts it into that core's ready queue (`queue`) at most once (`state`). Waking allocates nothing and
+//! interrupts the core only when it is halted or in user mode (`doorbell`). A panic in a poll ends only
+//! that task. The core's loop belongs to the kernel; it calls `run_ready` and `park`.
+
+pub(crate) mod doorbell;
+pub(crate) mod queue;
+pub(crate) mod state;
+
+#[cfg(not(loom))]
+mod executor;
+#[cfg(all(not(loom), not(target_os = "none")))]
+mod host;
+#[cfg(not(loom))]
+mod pool;
+#[cfg(not(loom))]
+mod storage;
+
+#[cfg(not(loom))]
+pub use executor::{
+    TaskCounts, Yield, has_ready, is_parked, park, ring_doorbell, run_one, run_ready, spawn,
+    spawn_with_hook, task_counts, yield_now,
+};
+#[cfg(not(loom))]
+pub(crate) use executor::{enter_user_mode, leave_user_mode};
+#[cfg(all(not(loom), not(target_os = "none")))]
+pub use host::block_on_host;
+#[cfg(not(loom))]
+pub use pool::TaskPool;
