@@ -172,8 +172,9 @@ ap_upper:
     jmp 3b
 
     # Copied below 1 MiB and run from there in real mode. It finds its own address from cs.
-    .section .boot.text, "ax", @progbits
+    .section .rodata.trampoline, "a", @progbits
     .code16
+    .global ap_trampoline_start, ap_trampoline_end
 ap_trampoline_start:
     cli
     cld
