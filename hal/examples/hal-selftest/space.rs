@@ -156,6 +156,7 @@ user_misaligned:
     or qword ptr [rsp], 0x40000
     popfq
     mov eax, [rip + user_start + 1]
+    ud2
 
     .global user_sse_divide
 user_sse_divide:
@@ -165,6 +166,7 @@ user_sse_divide:
     mov eax, 1
     cvtsi2ss xmm1, eax
     divss xmm1, xmm0
+    ud2
 
     .global user_x87_divide
 user_x87_divide:
@@ -174,6 +176,7 @@ user_x87_divide:
     fldz
     fdivp
     fwait
+    ud2
 
     # rdi is put everywhere; after the call everything must still be there.
     .global user_keep
