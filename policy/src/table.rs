@@ -168,7 +168,7 @@ routes! {
     128 rt_sigtimedwait Signal TRAVEL Full;
     129 rt_sigqueueinfo Signal TRAVEL Full;
     130 rt_sigsuspend Signal TRAVEL Full;
-    131 sigaltstack Signal TRAVEL Full;
+    131 sigaltstack Signal STAY Full;
     132 utime File TRAVEL Full;
     133 mknod File TRAVEL Full;
     134 uselib Other TRAVEL None;
@@ -201,7 +201,7 @@ routes! {
     161 chroot File TRAVEL Full;
     162 sync File TRAVEL Full;
     163 acct Process TRAVEL None;
-    164 settimeofday Time TRAVEL None;
+    164 settimeofday Time TRAVEL Full;
     165 mount File TRAVEL Full;
     166 umount2 File TRAVEL Full;
     167 swapon File TRAVEL None;
@@ -239,7 +239,7 @@ routes! {
     199 fremovexattr File TRAVEL None;
     200 tkill Signal TRAVEL Full;
     201 time Time TRAVEL Full;
-    202 futex Ipc TRAVEL Full;
+    202 futex Ipc TRAVEL Partial "no priority inheritance: FUTEX_LOCK_PI and its kin answer ENOSYS";
     203 sched_setaffinity Process TRAVEL Full;
     204 sched_getaffinity Process TRAVEL Full;
     205 set_thread_area Process TRAVEL None;
