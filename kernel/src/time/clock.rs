@@ -9,6 +9,7 @@ use abi::time as numbers;
 use base::time;
 use base::wait::WaitQueue;
 
+use crate::memory::vdso;
 use crate::process::{Pid, Process, Thread, Tid, table};
 
 /// Times that the wall clock was set.
@@ -16,6 +17,8 @@ static SETTINGS: AtomicU64 = AtomicU64::new(0);
 /// Woken when the wall clock was set.
 static WALL_SET: WaitQueue = WaitQueue::new();
 
+/// Binary places of `ClockParameters::factor`.
+const CLOCK_SHIFT: u32 = 32;
 /// Resolution of the coarse clocks: one tick of Linux at 250 per second.
 const COARSE_RESOLUTION_NS: u64 = 4_000_000;
 
@@ -155,9 +158,23 @@ pub fn set_wall(wall_ns: u64) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     time::set_wall_ns(wall_ns);
+    publish();
     SETTINGS.fetch_add(1, Ordering::Release);
     WALL_SET.wake_all();
     Ok(())
+}
+
+/// Tells the code that programs read the time with (the vDSO) how the clocks stand. Called once at
+/// boot, and whenever the wall clock was set.
+pub fn publish() {
+    let parameters = time::clock_parameters();
+    vdso::update(vdso::Clock {
+        multiplier: parameters.factor,
+        shift: CLOCK_SHIFT,
+        base_cycles: parameters.start_cycles,
+        base_ns: 0,
+        wall_offset_ns: parameters.wall_offset_ns,
+    });
 }
 
 /// Number of settings of the wall clock so far.

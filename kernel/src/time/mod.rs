@@ -7,5 +7,5 @@
 mod clock;
 mod sleep;
 
-pub use clock::{Clock, set_wall};
+pub use clock::{Clock, publish, set_wall};
 pub use sleep::{SleepEnd, sleep_span, sleep_until};
