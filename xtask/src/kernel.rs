@@ -28,7 +28,7 @@ pub fn path(root: &Path, profile: &str) -> PathBuf {
 }
 
 /// Builds the kernel with `profile` (`release` or `checked`); output of the compiler goes to stderr.
-pub fn build(root: &Path, profile: &str) -> Result<PathBuf> {
+pub fn build(root: &Path, profile: &str, quiet: bool) -> Result<PathBuf> {
     let compiler = tool("FERRY_KERNEL_RUSTC", "/usr/bin/rustc");
     let cargo = tool("FERRY_KERNEL_CARGO", "/usr/bin/cargo");
     let status = Command::new(&cargo)
@@ -37,6 +37,7 @@ pub fn build(root: &Path, profile: &str) -> Result<PathBuf> {
         .args(["-Zbuild-std=core,alloc,compiler_builtins"])
         .args(["-Zbuild-std-features=compiler-builtins-mem"])
         .args(["--target-dir", "target/kernel", "--profile", profile])
+        .args(quiet.then_some("--quiet"))
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTC", &compiler)
         .env("RUSTFLAGS", COMPILER_FLAGS.join(" "))

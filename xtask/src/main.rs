@@ -32,6 +32,9 @@ enum Command {
         /// `release` as users run it, `checked` with lock-order and overflow checks.
         #[arg(long, default_value = "release")]
         profile: String,
+        /// Only say what goes wrong.
+        #[arg(long, short)]
+        quiet: bool,
     },
 }
 
@@ -48,8 +51,9 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let root = tree::root()?;
     match arguments.command {
-        Command::Build { profile } => {
-            println!("{}", kernel::build(&root, &profile)?.display());
+        Command::Build { profile, quiet } => {
+            let path = kernel::build(&root, &profile, quiet)?;
+            println!("{}", path.display());
             Ok(ExitCode::SUCCESS)
         }
     }
