@@ -173,6 +173,12 @@ impl Errno {
         self.0
     }
 
+    /// The error in a value that a system call returned; `None` when it returned no error.
+    pub const fn from_return_value(value: u64) -> Option<Errno> {
+        let negated = value.wrapping_neg();
+        if negated >= 1 && negated <= 4095 { Some(Errno(negated as u16)) } else { None }
+    }
+
     /// The value that a system call returns for this error.
     pub const fn to_return_value(self) -> i64 {
         -(self.0 as i64)

@@ -1,1 +1,8 @@
-//! drivers
+//! Drivers: virtio devices. They know `base` and nothing of file systems, sockets or processes.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod console;

@@ -5,6 +5,10 @@ pub const MIN_BUDGET_NS: u64 = 2_000;
 /// Longest spin before a core parks, in nanoseconds: about what a wake-up by interrupt costs.
 pub const MAX_BUDGET_NS: u64 = 60_000;
 
+/// Longest time that a caller spins for the answer to a remote call, in nanoseconds, before it
+/// suspends its thread and the core looks for other work or parks.
+pub const MAX_ANSWER_SPIN_NS: u64 = 50_000;
+
 /// Learns how long to spin from the gaps between the last arrivals of work.
 ///
 /// The budget is twice the running mean of gaps, within `MIN_BUDGET_NS` and `MAX_BUDGET_NS`; gaps

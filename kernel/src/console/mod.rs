@@ -1,0 +1,144 @@
+//! The console channel: the three streams of the program, its start and its end, over one
+//! virtio-console port. The frames are those of `abi::console`.
+//!
+//! One task, `pump`, takes frames from the host and hands them on; output goes straight from the
+//! writer to the device as long as there is room, and otherwise waits in a bounded queue. A writer
+//! that finds that queue full waits until the host has read.
+
+mod output;
+mod parser;
+mod streams;
+
+use alloc::sync::Arc;
+
+use abi::console::{
+    ExitReport, FrameHeader, FrameKind, MAX_START, PROTOCOL_VERSION, StartHeader, WindowSize,
+};
+use base::device::virtio::{Kind, Transport};
+use base::sync::Once;
+use drivers::console::Console;
+use hal::{Contract, Machine};
+use zerocopy::{FromBytes, IntoBytes};
+
+pub use output::Output;
+pub use parser::{Start, parse_start};
+pub use streams::{HostInput, HostOutput};
+
+use parser::FrameParser;
+
+/// The port, its output queue and its input stream.
+pub struct Channel {
+    port: Console,
+    /// Frames to the host.
+    pub output: Output,
+    /// Bytes from the host for standard input.
+    pub input: Arc<HostInput>,
+    start: Once<Start>,
+    start_arrived: base::wait::WaitQueue,
+}
+
+static CHANNEL: Once<Option<Channel>> = Once::new();
+
+/// Finds the console device and starts it. Called once, at boot; false when there is none.
+pub fn start() -> bool {
+    CHANNEL
+        .call_once(|| {
+            let boot_info = Machine::boot_info();
+            boot_info.devices.iter().find_map(|window| {
+                let transport = Transport::probe(window)?;
+                if transport.kind() != Kind::Console {
+                    return None;
+                }
+                let port = Console::new(transport)?;
+                Machine::enable_line(window.line, crate::boot::device_core().index());
+                Some(Channel {
+                    port,
+                    output: Output::new(),
+                    input: Arc::new(HostInput::new()),
+                    start: Once::new(),
+                    start_arrived: base::wait::WaitQueue::new(),
+                })
+            })
+        })
+        .is_some()
+}
+
+/// The channel, if the machine has a console device.
+pub fn channel() -> Option<&'static Channel> {
+    CHANNEL.get()?.as_ref()
+}
+
+/// Looks whether the host did anything; true when it did. Reads memory only.
+pub fn poll() -> bool {
+    channel().is_some_and(|channel| channel.port.poll())
+}
+
+/// The device's line fired.
+pub fn interrupt() {
+    if let Some(channel) = channel() {
+        channel.port.interrupt();
+    }
+}
+
+impl Channel {
+    /// What to run; waits until the host has said it.
+    pub async fn start_request(&self) -> &Start {
+        self.start_arrived.wait_until(|| self.start.get()).await
+    }
+
+    /// Takes frames from the host and moves queued output on, for ever.
+    pub async fn pump(&'static self) {
+        let mut parser = FrameParser::new(MAX_START);
+        loop {
+            let mut progress = self.output.flush(&self.port);
+            progress |= self.port.receive(|bytes| {
+                parser.feed(bytes, |kind, payload| self.take_frame(kind, payload));
+            });
+            self.input.grant(&self.output, &self.port);
+            if !progress {
+                self.port.activity.wait_until(|| self.has_work().then_some(())).await;
+            }
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.port.has_used() || self.input.has_grant()
+    }
+
+    fn take_frame(&self, kind: FrameKind, payload: &[u8]) {
+        match kind {
+            FrameKind::Start => match parse_start(payload) {
+                Ok(start) => {
+                    self.start.call_once(|| start);
+                    self.start_arrived.wake_all();
+                }
+                Err(reason) => log::error!("the start frame cannot be used: {reason}"),
+            },
+            FrameKind::Stdin => self.input.receive(payload),
+            FrameKind::StdinEnd => self.input.end(),
+            FrameKind::WindowSize => {
+                if let Ok(size) = WindowSize::read_from_bytes(payload) {
+                    crate::init::window_changed(size);
+                }
+            }
+            FrameKind::Terminate => {
+                if let Ok(signal) = u32::read_from_bytes(payload) {
+                    crate::init::terminate(signal);
+                }
+            }
+            other => log::error!("the host sent a {other:?} frame, which is not for the kernel"),
+        }
+    }
+
+    /// Sends bytes of a stream; returns how many were taken, 0 when the queue is full.
+    pub fn write(&self, kind: FrameKind, bytes: &[u8]) -> usize {
+        self.output.write(&self.port, kind, bytes)
+    }
+
+    /// Says how the program ended, and waits until the host has everything.
+    pub async fn finish(&self, report: ExitReport) {
+        self.output.write_urgent(&self.port, FrameKind::Exit, report.as_bytes());
+        let drained = || (self.output.is_empty() && self.port.is_drained()).then_some(());
+        self.port.activity.wait_until(drained).await;
+    }
+}

@@ -1,0 +1,98 @@
+//! What each core does for ever: serve requests, poll ready tasks, look at devices and timers, and
+//! when there is nothing, spin for a while and then park.
+//!
+//! There is one loop for all cores. A core's roles show only in what is there for it: servers that
+//! live on it, and `run_user` tasks that were started on it. So a core may have both roles.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use base::cpu::{CpuId, PerCpu};
+use base::panic::contain;
+use base::task::{self, TaskPool};
+use base::{cpu, time, user};
+use hal::{Contract, Machine};
+use policy::park::SpinBudget;
+
+use crate::request::Request;
+use crate::servers::{self, Server};
+use crate::{boot, console, dispatch};
+
+/// Requests that one server may take before the core looks at everything else again.
+const BATCH: usize = 16;
+/// Handlers that may be pending per core before new requests are left in the queue. Blocking calls
+/// of as many threads fit; the rest wait in the bounded queue.
+const POOL_CAPACITY: usize = 4096;
+
+static THREADS: PerCpu<AtomicUsize> = PerCpu::new([const { AtomicUsize::new(0) }; hal::MAX_CPUS]);
+
+/// Number of user threads that live on a core.
+pub fn thread_count(core: usize) -> usize {
+    CpuId::new(core).map_or(0, |core| THREADS.of(core).load(Ordering::Relaxed))
+}
+
+/// A `run_user` task began on this core.
+pub fn thread_started() {
+    THREADS.here().fetch_add(1, Ordering::Relaxed);
+}
+
+/// A `run_user` task ended on this core.
+pub fn thread_ended() {
+    THREADS.here().fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Takes note of the interrupts that came while this core was in user mode or halted.
+pub fn serve_interrupts() {
+    let pending = Machine::take_pending();
+    if pending.device {
+        console::interrupt();
+    }
+    if pending.timer {
+        time::expire();
+    }
+}
+
+async fn carry_out(request: Request) {
+    let result = dispatch::dispatch(&request.call).await;
+    request.call.thread.slot.complete(result);
+}
+
+/// Runs this core for ever.
+pub fn run() -> ! {
+    let core = CpuId::current();
+    let servers: alloc::vec::Vec<&'static Server> =
+        servers::all().iter().filter(|server| server.core() == core).collect();
+    let mut pool = TaskPool::new(POOL_CAPACITY);
+    let polls_devices = boot::device_core() == core;
+    let mut budget = SpinBudget::new();
+    let mut idle_since_ns = None;
+    loop {
+        let mut worked = false;
+        for server in &servers {
+            for _ in 0..BATCH {
+                let Some(request) = server.take() else { break };
+                worked = true;
+                pool.submit(carry_out(request));
+            }
+        }
+        worked |= task::run_ready();
+        time::expire_if_due();
+        if worked {
+            if let Some(since_ns) = idle_since_ns.take() {
+                budget.observe(time::now_ns() - since_ns);
+            }
+            continue;
+        }
+        if polls_devices && console::poll() {
+            continue;
+        }
+        let now_ns = time::now_ns();
+        let since_ns = *idle_since_ns.get_or_insert(now_ns);
+        if now_ns - since_ns < budget.budget_ns() {
+            cpu::relax();
+            continue;
+        }
+        user::leave_space();
+        task::park(|| servers.iter().any(|server| !server.is_empty()));
+        serve_interrupts();
+    }
+}

@@ -1,0 +1,156 @@
+//! The life of a user thread: a task on an application core that delivers signals, enters user mode,
+//! handles the trap, and repeats.
+//!
+//! ```text
+//!        +--> attention? --> signals, stop, exit
+//!        |        |
+//!        |   enter user mode (interrupts on; no tick while this is the core's only thread)
+//!        |        |
+//!        |   trap: system call ----> local: handler polled right here
+//!        |        |            \---> remote: request to a kernel core, answer awaited
+//!        |        | page fault ----> address space, else signal
+//!        |        | fault ---------> signal
+//!        +--------+ interrupt -----> serve it; yield if others are ready
+//! ```
+//!
+//! The task owns the thread's registers. Nobody else reads or writes them.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use base::cpu::CpuId;
+use base::memory::OutOfMemory;
+use base::user::{self, UserContext};
+use base::{task, time};
+use hal::{Trap, UserContext as _};
+use policy::place::{self, CoreSet};
+use policy::route::{self, CallPath, Paths};
+
+use crate::call::{Call, SysResult};
+use crate::memory::Access;
+use crate::process::{self, Thread};
+use crate::request::{self, encode};
+use crate::signal::{self, BeforeUser, SignalInfo};
+use crate::{boot, core_loop, dispatch, servers};
+
+/// How long a thread may run while others on its core are ready, in nanoseconds.
+const TIME_SLICE_NS: u64 = 4_000_000;
+
+/// The path that calls take unless they must stay; set once at boot.
+static PATH: AtomicU8 = AtomicU8::new(CallPath::Remote as u8);
+
+/// Sets the path in force.
+pub fn set_path(path: CallPath) {
+    PATH.store(path as u8, Ordering::Relaxed);
+}
+
+/// The path in force.
+pub fn path() -> CallPath {
+    if PATH.load(Ordering::Relaxed) == CallPath::Local as u8 {
+        CallPath::Local
+    } else {
+        CallPath::Remote
+    }
+}
+
+/// Chooses an application core for a new thread and starts it there.
+pub fn start(thread: Arc<Thread>, context: Box<UserContext>) -> Result<(), OutOfMemory> {
+    let allowed = CoreSet(thread.affinity.load(Ordering::Relaxed));
+    let parent = CpuId::current().index();
+    let core = place::thread_core(boot::layout(), allowed, parent, core_loop::thread_count);
+    thread.core.store(core, Ordering::Relaxed);
+    let core = CpuId::new(core).unwrap_or(CpuId::FIRST);
+    task::spawn(core, run(thread, context))
+}
+
+async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
+    core_loop::thread_started();
+    let mut entered_ns = time::now_ns();
+    loop {
+        if thread.has_attention()
+            && signal::before_user(&thread, &mut context).await == BeforeUser::Exit
+        {
+            break;
+        }
+        let trap = enter(&thread, &mut context, &mut entered_ns);
+        match trap {
+            Trap::SystemCall => system_call(&thread, &mut context).await,
+            Trap::Interrupt => core_loop::serve_interrupts(),
+            Trap::PageFault { address, write, execute, .. } => {
+                let access = Access::of_fault(write, execute);
+                if let Err(fault) = thread.space().fault(address, access).await {
+                    signal::force(&thread, SignalInfo::of_page_fault(fault, address, &trap));
+                }
+            }
+            Trap::Fault { .. } => signal::force(&thread, SignalInfo::of_fault(&trap)),
+        }
+        if task::has_ready() && time::now_ns().wrapping_sub(entered_ns) >= TIME_SLICE_NS {
+            task::yield_now().await;
+            entered_ns = time::now_ns();
+        }
+    }
+    user::release(&mut context);
+    drop(context);
+    process::exit::finish_thread(thread).await;
+    user::leave_space();
+    core_loop::thread_ended();
+}
+
+/// Enters user mode until the next trap. With other threads ready on this core, a timer bounds the
+/// stay.
+fn enter(thread: &Arc<Thread>, context: &mut UserContext, entered_ns: &mut u64) -> Trap {
+    if task::has_ready() {
+        time::interrupt_at(*entered_ns + TIME_SLICE_NS);
+    }
+    let space = thread.space();
+    thread.running_on.store(CpuId::current().index() as u32 + 1, Ordering::SeqCst);
+    // Whoever set attention before seeing `running_on` sends no interrupt; so look once more.
+    let trap = if thread.has_attention() {
+        Trap::Interrupt
+    } else {
+        user::run(context, space.handle())
+    };
+    thread.running_on.store(0, Ordering::Release);
+    trap
+}
+
+async fn system_call(thread: &Arc<Thread>, context: &mut UserContext) {
+    let number = context.call_number();
+    let arguments = context.call_arguments();
+    let result = match route::route(number) {
+        None => Err(dispatch::unknown(number)),
+        Some(row) if row.paths == Paths::LOCAL => {
+            let call = Call { thread: thread.clone(), number, arguments };
+            dispatch::dispatch_local(&call, context).await
+        }
+        Some(row) => {
+            let other_core = servers::of_call(number).core() != CpuId::current();
+            match route::choose_path(row, path(), other_core) {
+                CallPath::Local => {
+                    let call = Call { thread: thread.clone(), number, arguments };
+                    dispatch::dispatch(&call).await
+                }
+                CallPath::Remote | CallPath::Posted => {
+                    request::remote(thread, number, arguments).await
+                }
+            }
+        }
+    };
+    finish_call(thread, context, number, result);
+}
+
+/// Puts the answer into the registers; restart codes are noted for the delivery of signals.
+fn finish_call(
+    thread: &Arc<Thread>,
+    context: &mut UserContext,
+    number: usize,
+    result: SysResult,
+) {
+    match result {
+        Err(errno) if errno.is_restart() => signal::note_restart(thread, context, number, errno),
+        // These two set the registers themselves, whole.
+        Ok(_) if signal::replaces_registers(number) => {}
+        result => context.set_return_value(encode(result)),
+    }
+}

@@ -1,0 +1,103 @@
+//! Servers: the serial executors of requests, one per class, and where each of them runs.
+//!
+//! A server is a bounded queue of requests and a pool of handler futures. It belongs to one kernel
+//! core, whose loop takes its requests in turn and polls each handler right away: a call that
+//! finishes at the first poll costs no allocation and no second queue. A handler that has to wait
+//! stays behind as an ordinary task of that core while the next request runs.
+//!
+//! A handler that panics fails its own call with `EIO`; its future is dropped with all it holds, the
+//! restart is counted, and the server goes on with the next request.
+
+pub mod file;
+pub mod ipc;
+pub mod memory;
+pub mod other;
+pub mod process;
+pub mod signal;
+pub mod time;
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use base::cpu::CpuId;
+use base::ring::Ring;
+use base::sync::Once;
+use base::task;
+use policy::place::{self, Layout};
+use policy::route::{self, CLASS_COUNT, Class};
+
+use crate::request::Request;
+
+/// Requests that may wait in front of one server. A caller that finds the queue full yields and
+/// tries again.
+const QUEUE_CAPACITY: usize = 256;
+
+/// A serial executor of the requests of one class.
+pub struct Server {
+    /// Which calls it carries out.
+    pub class: Class,
+    core: AtomicUsize,
+    queue: Ring<Request>,
+    /// Requests taken so far.
+    pub served: AtomicU64,
+    /// Times that a handler panicked and the server was restarted.
+    pub restarts: AtomicU64,
+}
+
+static SERVERS: Once<[Server; CLASS_COUNT]> = Once::new();
+
+const CLASSES: [Class; CLASS_COUNT] = [
+    Class::File,
+    Class::Network,
+    Class::Process,
+    Class::Signal,
+    Class::Ipc,
+    Class::Memory,
+    Class::Time,
+    Class::Other,
+];
+
+/// Creates the servers and gives each its core. Called once, at boot.
+pub fn start(layout: &Layout) {
+    SERVERS.call_once(|| {
+        CLASSES.map(|class| Server {
+            class,
+            core: AtomicUsize::new(place::server_core(layout, class)),
+            queue: Ring::new(QUEUE_CAPACITY),
+            served: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+        })
+    });
+}
+
+/// All servers, by class.
+pub fn all() -> &'static [Server] {
+    SERVERS.get().map_or(&[], |servers| servers.as_slice())
+}
+
+/// The server of a call.
+pub fn of_call(number: usize) -> &'static Server {
+    let class = route::route(number).map_or(Class::Other, |row| row.class);
+    &all()[class as usize]
+}
+
+impl Server {
+    /// The core that carries this server.
+    pub fn core(&self) -> CpuId {
+        CpuId::new(self.core.load(Ordering::Relaxed)).unwrap_or(CpuId::FIRST)
+    }
+
+    /// Puts a request into the queue and wakes the server's core if it is parked. Gives the request
+    /// back when the queue is full.
+    pub fn submit(&self, request: Request) -> Result<(), Request> {
+        self.queue.push(request)?;
+        task::ring_doorbell(self.core());
+        Ok(())
+    }
+
+    /// The next request, if there is one.
+    pub fn take(&self) -> Option<Request> {
+        let request = self.queue.pop()?;
+        self.served.fetch_add(1, Ordering::Relaxed);
+        Some(request)
+    }
+}
