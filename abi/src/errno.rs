@@ -173,6 +173,22 @@ impl Errno {
         self.0
     }
 
+    /// The error with this number; `None` when it is not in the range of error numbers.
+    pub const fn from_number(number: u32) -> Option<Errno> {
+        if number >= 1 && number <= 4095 { Some(Errno(number as u16)) } else { None }
+    }
+
+    /// Whether this is one of the internal restart codes.
+    pub const fn is_restart(self) -> bool {
+        matches!(
+            self,
+            Errno::ERESTARTSYS
+                | Errno::ERESTARTNOINTR
+                | Errno::ERESTARTNOHAND
+                | Errno::ERESTART_RESTARTBLOCK
+        )
+    }
+
     /// The error in a value that a system call returned; `None` when it returned no error.
     pub const fn from_return_value(value: u64) -> Option<Errno> {
         let negated = value.wrapping_neg();

@@ -63,17 +63,24 @@ impl Console {
         self.port.lock().transmit.reclaim()
     }
 
-    /// Looks whether the host did anything, acknowledges its interrupt, and wakes who waits. Called
-    /// by the core that took the interrupt or that polls. Returns whether there was something.
+    /// Whether the host has sent bytes or returned buffers since the last look.
+    pub fn has_used(&self) -> bool {
+        let port = self.port.lock();
+        port.receive.has_used() || port.transmit.has_used()
+    }
+
+    /// Wakes who waits if the host did anything; true when it did. Reads memory only.
     pub fn poll(&self) -> bool {
-        let active = {
-            let port = &mut *self.port.lock();
-            port.transport.acknowledge();
-            port.receive.has_used() || port.transmit.has_used()
-        };
+        let active = self.has_used();
         if active {
             self.activity.wake_all();
         }
         active
+    }
+
+    /// The device's line fired: acknowledges it, so that it can rise again, and polls.
+    pub fn interrupt(&self) {
+        self.port.lock().transport.acknowledge();
+        self.poll();
     }
 }

@@ -1,1 +1,28 @@
-//! kernel
+//! The Ferry kernel: the boot sequence, the loop of every core, the two call paths, processes,
+//! signals, address spaces, and the servers that carry calls out.
+//!
+//! A newcomer starts at `boot`, goes on to `core_loop` and `run_user`, and follows a call through
+//! `request`, `dispatch` and one module of `servers`.
+//!
+//! There is no unsafe code here: what needs it lies below, in `hal` and `base`.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod boot;
+pub mod call;
+pub mod console;
+pub mod core_loop;
+pub mod dispatch;
+pub mod futex;
+pub mod init;
+pub mod memory;
+pub mod options;
+pub mod process;
+pub mod request;
+pub mod run_user;
+pub mod servers;
+pub mod signal;
+pub mod time;

@@ -11,8 +11,10 @@ mod streams;
 
 use alloc::sync::Arc;
 
+use abi::Errno;
 use abi::console::{
-    ExitReport, FrameHeader, FrameKind, MAX_START, PROTOCOL_VERSION, StartHeader, WindowSize,
+    ExitReport, FrameHeader, FrameKind, MAX_START, OutputClosed, OutputCredit, PROTOCOL_VERSION,
+    StartHeader, WindowSize,
 };
 use base::device::virtio::{Kind, Transport};
 use base::sync::Once;
@@ -20,7 +22,7 @@ use drivers::console::Console;
 use hal::{Contract, Machine};
 use zerocopy::{FromBytes, IntoBytes};
 
-pub use output::Output;
+pub use output::{Output, Written};
 pub use parser::{Start, parse_start};
 pub use streams::{HostInput, HostOutput};
 
@@ -126,18 +128,29 @@ impl Channel {
                     crate::init::terminate(signal);
                 }
             }
+            FrameKind::OutputCredit => {
+                if let Ok(credit) = OutputCredit::read_from_bytes(payload) {
+                    self.output.credit(credit.stream, credit.frames);
+                }
+            }
+            FrameKind::OutputClosed => {
+                if let Ok(closed) = OutputClosed::read_from_bytes(payload) {
+                    let errno = Errno::from_number(closed.error).unwrap_or(Errno::EIO);
+                    self.output.close(closed.stream, errno);
+                }
+            }
             other => log::error!("the host sent a {other:?} frame, which is not for the kernel"),
         }
     }
 
-    /// Sends bytes of a stream; returns how many were taken, 0 when the queue is full.
-    pub fn write(&self, kind: FrameKind, bytes: &[u8]) -> usize {
-        self.output.write(&self.port, kind, bytes)
+    /// Sends bytes of an output stream.
+    pub fn write(&self, stream: FrameKind, bytes: &[u8]) -> Written {
+        self.output.write(&self.port, stream, bytes)
     }
 
     /// Says how the program ended, and waits until the host has everything.
     pub async fn finish(&self, report: ExitReport) {
-        self.output.write_urgent(&self.port, FrameKind::Exit, report.as_bytes());
+        self.output.write_control(&self.port, FrameKind::Exit, report.as_bytes());
         let drained = || (self.output.is_empty() && self.port.is_drained()).then_some(());
         self.port.activity.wait_until(drained).await;
     }

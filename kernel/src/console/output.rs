@@ -1,67 +1,117 @@
-//! Frames to the host: straight to the device while it has room, else through a bounded queue.
+//! Frames to the host: straight to the device while it has room, else through a queue.
+//!
+//! The queue is bounded by the protocol: of each stream at most `OUTPUT_WINDOW` frames are under way,
+//! and a writer without credit waits until the host has passed earlier ones on.
 
 use alloc::collections::VecDeque;
 
-use abi::console::MAX_PAYLOAD;
+use abi::Errno;
+use abi::console::{MAX_PAYLOAD, OUTPUT_WINDOW};
 use base::sync::Mutex;
 use base::sync::rank::CONSOLE;
 
 use super::*;
 
-/// Most bytes that wait for the device.
-const QUEUE_LIMIT: usize = 64 * 1024;
+/// The output streams, in the order of their credits.
+const STREAMS: [FrameKind; 3] = [FrameKind::Stdout, FrameKind::Stderr, FrameKind::Terminal];
 
 /// Frames on their way to the host.
 pub struct Output {
-    /// Bytes that the device had no room for yet. Guards the order of frames, too.
-    queued: Mutex<VecDeque<u8>>,
-    /// Woken when the queue has become shorter.
+    state: Mutex<State>,
+    /// Woken when a stream has got credit or was closed.
     pub room: base::wait::WaitQueue,
 }
 
+struct State {
+    /// Bytes that the device had no room for yet.
+    queued: VecDeque<u8>,
+    /// Frames that each stream may still send.
+    credits: [u32; STREAMS.len()],
+    /// The error of streams that nobody reads any more.
+    closed: [Option<Errno>; STREAMS.len()],
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// This many bytes were taken, at least one.
+    Taken(usize),
+    /// The stream has no credit; wait for `Output::room`.
+    Full,
+    /// Nobody reads the stream any more.
+    Closed(Errno),
+}
+
+fn stream_index(kind: FrameKind) -> Option<usize> {
+    STREAMS.iter().position(|&stream| stream == kind)
+}
+
 impl Output {
-    /// An empty queue.
+    /// An empty queue with full windows.
     pub fn new() -> Output {
-        Output { queued: Mutex::new(&CONSOLE, VecDeque::new()), room: base::wait::WaitQueue::new() }
+        let state = State {
+            queued: VecDeque::new(),
+            credits: [OUTPUT_WINDOW; STREAMS.len()],
+            closed: [None; STREAMS.len()],
+        };
+        Output { state: Mutex::new(&CONSOLE, state), room: base::wait::WaitQueue::new() }
     }
 
-    /// Sends bytes as one or more frames and returns how many were taken: fewer than given when the
-    /// queue has become full.
-    pub fn write(&self, port: &Console, kind: FrameKind, bytes: &[u8]) -> usize {
-        let mut queued = self.queued.lock();
+    /// Sends bytes of a stream as one or more frames, as far as its credit goes.
+    pub fn write(&self, port: &Console, stream: FrameKind, bytes: &[u8]) -> Written {
+        let Some(index) = stream_index(stream) else { return Written::Closed(Errno::EIO) };
+        let state = &mut *self.state.lock();
+        if let Some(errno) = state.closed[index] {
+            return Written::Closed(errno);
+        }
         let mut taken = 0;
-        for payload in bytes.chunks(MAX_PAYLOAD - size_of::<FrameHeader>()) {
-            if queued.len() >= QUEUE_LIMIT {
+        for payload in bytes.chunks(MAX_PAYLOAD) {
+            if state.credits[index] == 0 {
                 break;
             }
-            append(&mut queued, port, kind, payload);
+            state.credits[index] -= 1;
+            append(&mut state.queued, port, stream, payload);
             taken += payload.len();
         }
-        taken
+        if taken == 0 { Written::Full } else { Written::Taken(taken) }
     }
 
-    /// Sends one short frame whether the queue is full or not.
-    pub fn write_urgent(&self, port: &Console, kind: FrameKind, payload: &[u8]) {
-        append(&mut self.queued.lock(), port, kind, payload);
+    /// Sends one short frame that needs no credit.
+    pub fn write_control(&self, port: &Console, kind: FrameKind, payload: &[u8]) {
+        append(&mut self.state.lock().queued, port, kind, payload);
+    }
+
+    /// The host has passed `frames` frames of a stream on.
+    pub fn credit(&self, stream: u32, frames: u32) {
+        if let Some(index) = FrameKind::from_number(stream).and_then(stream_index) {
+            let credits = &mut self.state.lock().credits[index];
+            *credits = credits.saturating_add(frames).min(OUTPUT_WINDOW);
+        }
+        self.room.wake_all();
+    }
+
+    /// Nobody reads a stream any more; later writes get this error.
+    pub fn close(&self, stream: u32, errno: Errno) {
+        if let Some(index) = FrameKind::from_number(stream).and_then(stream_index) {
+            self.state.lock().closed[index] = Some(errno);
+        }
+        self.room.wake_all();
+    }
+
+    /// Whether `write` would take bytes of the stream now, or fail at once.
+    pub fn is_ready(&self, stream: FrameKind) -> bool {
+        let state = self.state.lock();
+        stream_index(stream).is_none_or(|index| state.credits[index] > 0 || state.closed[index].is_some())
     }
 
     /// Moves queued bytes to the device; true when some moved.
     pub fn flush(&self, port: &Console) -> bool {
-        let moved = drain(&mut self.queued.lock(), port);
-        if moved {
-            self.room.wake_all();
-        }
-        moved
-    }
-
-    /// Whether `write` would take bytes now.
-    pub fn has_room(&self) -> bool {
-        self.queued.lock().len() < QUEUE_LIMIT
+        drain(&mut self.state.lock().queued, port)
     }
 
     /// Whether nothing waits for the device.
     pub fn is_empty(&self) -> bool {
-        self.queued.lock().is_empty()
+        self.state.lock().queued.is_empty()
     }
 }
 

@@ -9,7 +9,9 @@ use super::*;
 
 /// What the host wants to be run.
 pub struct Start {
-    /// Program and arguments.
+    /// Path of the program.
+    pub program: Vec<u8>,
+    /// Arguments; the first is the program's name.
     pub arguments: Vec<Vec<u8>>,
     /// `K=V` strings.
     pub environment: Vec<Vec<u8>>,
@@ -39,13 +41,15 @@ pub fn parse_start(payload: &[u8]) -> Result<Start, &'static str> {
         }
         Ok(list)
     };
+    let program = take(1)?.pop().unwrap_or_default();
+    let directory = take(1)?.pop().unwrap_or_default();
     let arguments = take(header.argument_count)?;
     let environment = take(header.environment_count)?;
-    let directory = take(1)?.pop().unwrap_or_default();
     if arguments.is_empty() {
         return Err("it names no program");
     }
     Ok(Start {
+        program,
         arguments,
         environment,
         directory,
@@ -143,23 +147,24 @@ mod tests {
 
     #[test]
     fn a_start_frame_is_decoded() {
-        let payload = start(PROTOCOL_VERSION, 2, 1, b"ls\0-l\0A=b\0/tmp\0");
+        let payload = start(PROTOCOL_VERSION, 2, 1, b"/bin/ls\0/tmp\0ls\0-l\0A=b\0");
         let start = parse_start(&payload).unwrap();
         assert_eq!(start.arguments, [b"ls".to_vec(), b"-l".to_vec()]);
         assert_eq!(start.environment, [b"A=b".to_vec()]);
+        assert_eq!(start.program, b"/bin/ls");
         assert_eq!(start.directory, b"/tmp");
         assert_eq!((start.terminals, start.window.columns), (5, 80));
     }
 
     #[test]
     fn malformed_start_frames_are_refused() {
-        let good = start(PROTOCOL_VERSION, 1, 0, b"ls\0/\0");
+        let good = start(PROTOCOL_VERSION, 1, 0, b"/bin/ls\0/\0ls\0");
         assert!(parse_start(&good).is_ok());
         for length in 0..good.len() {
             assert!(parse_start(&good[..length]).is_err(), "cut to {length}");
         }
-        assert!(parse_start(&start(PROTOCOL_VERSION + 1, 1, 0, b"ls\0/\0")).is_err());
-        assert!(parse_start(&start(PROTOCOL_VERSION, 0, 0, b"/\0")).is_err());
-        assert!(parse_start(&start(PROTOCOL_VERSION, u32::MAX, 0, b"ls\0/\0")).is_err());
+        assert!(parse_start(&start(PROTOCOL_VERSION + 1, 1, 0, b"/bin/ls\0/\0ls\0")).is_err());
+        assert!(parse_start(&start(PROTOCOL_VERSION, 0, 0, b"/bin/ls\0/\0")).is_err());
+        assert!(parse_start(&start(PROTOCOL_VERSION, u32::MAX, 0, b"/bin/ls\0/\0ls\0")).is_err());
     }
 }

@@ -1,0 +1,72 @@
+//! The boot sequence.
+//!
+//! Core 0: memory and log, options, servers, devices, the other cores, the root file system, process
+//! 1; then its loop. Every other core goes straight to its loop.
+
+use base::cpu::CpuId;
+use base::sync::Once;
+use base::{task, time};
+use hal::{Contract, Machine};
+use policy::place::{CoreSet, Layout};
+
+use crate::{console, core_loop, init, options, run_user, servers};
+
+static LAYOUT: Once<Layout> = Once::new();
+
+/// Which cores are for what.
+pub fn layout() -> &'static Layout {
+    const ALONE: &Layout = &Layout { application: CoreSet(1), kernel: CoreSet(1) };
+    LAYOUT.get().unwrap_or(ALONE)
+}
+
+/// The core that looks at devices: the first kernel core.
+pub fn device_core() -> CpuId {
+    layout().kernel.iter().next().and_then(CpuId::new).unwrap_or(CpuId::FIRST)
+}
+
+/// The kernel's first Rust function, on core 0 with one stack and no memory allocator.
+pub fn main() -> ! {
+    base::start();
+    let boot_info = Machine::boot_info();
+    let options = options::parse(boot_info.command_line, |word| {
+        log::error!("cannot use {word:?} on the kernel command line; it is ignored");
+    });
+    log::set_max_level(options.log);
+    run_user::set_path(options.path);
+    LAYOUT.call_once(|| choose_layout(boot_info.cpu_count, &options));
+    servers::start(layout());
+    if !console::start() {
+        log::error!("there is no console device: programs have no streams and nobody to report to");
+    }
+    let started = Machine::start_cores(core_main);
+    if started < boot_info.cpu_count {
+        // The layout counts on every core, and a server on a lost core would never answer.
+        log::error!("only {started} of {} cores started", boot_info.cpu_count);
+        Machine::power_off();
+    }
+    log::info!("{started} cores, {:?}, path {:?}", layout(), options.path);
+    if task::spawn(device_core(), init::run()).is_err() {
+        log::error!("no memory for process 1");
+        Machine::power_off();
+    }
+    core_loop::run()
+}
+
+fn choose_layout(cpu_count: usize, options: &options::Options) -> Layout {
+    Layout::choose(cpu_count, options.application, options.kernel).unwrap_or_else(|error| {
+        log::error!("the core lists cannot be used with {cpu_count} cores: {error:?}; ignored");
+        let all = CoreSet::first(cpu_count);
+        Layout::choose(cpu_count, None, None).unwrap_or(Layout { application: all, kernel: all })
+    })
+}
+
+fn core_main(_core: usize) -> ! {
+    base::start_core();
+    core_loop::run()
+}
+
+/// Nanoseconds from the kernel's first instruction to now.
+pub fn since_start_ns() -> u64 {
+    let cycles = Machine::cycles().wrapping_sub(Machine::boot_info().start_cycles);
+    time::cycles_to_ns(cycles)
+}
