@@ -1,0 +1,95 @@
+//! The peer: Debian's cloud kernel, fetched as a package and unpacked, not installed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::boot::{self, Finished};
+
+/// The package that depends on the newest cloud kernel.
+const PACKAGE: &str = "linux-image-cloud-amd64";
+/// A boot of Linux, the guest program included, never takes longer than this.
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// A Linux kernel to boot.
+pub struct Peer {
+    kernel: PathBuf,
+}
+
+impl Peer {
+    /// The kernel in `cache`, fetched there if it is missing.
+    pub fn fetch(cache: &Path) -> Result<Peer> {
+        if let Some(kernel) = unpacked_kernel(cache) {
+            return Ok(Peer { kernel });
+        }
+        eprintln!("ferry bench: fetching Debian's {PACKAGE}, the peer, into {}", cache.display());
+        std::fs::create_dir_all(cache)?;
+        let image = kernel_package()?;
+        shell(Command::new("apt-get").args(["-qq", "download", &image]).current_dir(cache))?;
+        for entry in std::fs::read_dir(cache)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "deb") {
+                shell(Command::new("dpkg-deb").arg("-x").arg(&path).arg(cache))?;
+                std::fs::remove_file(&path)?;
+            }
+        }
+        let kernel = unpacked_kernel(cache).with_context(|| {
+            format!("the package {image} has no /boot/vmlinuz-* (looked in {})", cache.display())
+        })?;
+        Ok(Peer { kernel })
+    }
+
+    /// Boots Linux with an initramfs; what it prints on its serial port is the output.
+    pub fn boot(&self, initramfs: &Path, init: &str, cpus: u32) -> Result<Finished> {
+        let append = format!(
+            "console=ttyS0 quiet loglevel=0 panic=-1 mitigations=off tsc=reliable {init}"
+        );
+        let mut command = Command::new("qemu-system-x86_64");
+        command
+            .args(["-M", "microvm,rtc=on,pit=on,isa-serial=on", "-accel", "tcg,thread=multi"])
+            .args(["-cpu", "max", "-smp", &cpus.to_string(), "-m", "512M"])
+            .args(["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"])
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(initramfs)
+            .args(["-append", &append]);
+        boot::run(&mut command, "Linux in QEMU", DEADLINE)
+    }
+}
+
+/// Name of the package that really holds the newest cloud kernel.
+fn kernel_package() -> Result<String> {
+    let output = Command::new("apt-cache")
+        .args(["depends", PACKAGE])
+        .output()
+        .context("cannot run apt-cache: the peer is a Debian package")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found = text.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    match found.map(str::trim).find(|name| name.starts_with("linux-image-")) {
+        Some(name) => Ok(name.to_owned()),
+        None => bail!("apt-cache does not know {PACKAGE}: run `apt-get update` and try again"),
+    }
+}
+
+fn unpacked_kernel(cache: &Path) -> Option<PathBuf> {
+    let mut kernels: Vec<PathBuf> = std::fs::read_dir(cache.join("boot"))
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-"))
+        })
+        .collect();
+    kernels.sort();
+    kernels.pop()
+}
+
+fn shell(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}
