@@ -2,36 +2,30 @@
 //!
 //! ```text
 //!  caller's core                            kernel core
-//!  slot: Idle -> Submitted
+//!  begin the answer slot
 //!  push Request ------ queue of server ---> pop, poll handler
 //!  ring doorbell if that core is parked     ... pending handlers stay as tasks ...
-//!  spin on slot, then                       slot: Submitted -> Done            (spinning caller)
-//!  slot: Submitted -> Waiting, suspend      slot: Waiting -> Done, wake        (suspended caller)
-//!  slot: Done -> Idle
+//!  spin on the slot, then suspend <-------- complete the slot, wake a suspended caller
 //! ```
 //!
-//! A thread has at most one remote call under way, so its slot lives in the thread. The state moves
-//! only as drawn; `Done` is written with release after the result, and read with acquire before it.
+//! A thread has at most one remote call under way, so its slot lives in the thread
+//! (`base::answer`).
 
 use core::future::poll_fn;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 
 use alloc::sync::Arc;
 
 use abi::Errno;
-use base::sync::Mutex;
-use base::sync::rank::CALL_SLOT;
+use base::answer::AnswerSlot;
 use base::{task, time};
 
 use crate::call::{Call, SysResult};
 use crate::process::Thread;
 use crate::servers;
 
-const IDLE: u32 = 0;
-const SUBMITTED: u32 = 1;
-const WAITING: u32 = 2;
-const DONE: u32 = 3;
+/// Looks at the slot between two looks at anything else.
+const SPIN_TURNS: usize = 64;
 
 /// A remote call in a server's queue.
 pub struct Request {
@@ -40,68 +34,36 @@ pub struct Request {
 }
 
 /// Where the answer to a thread's remote call arrives.
+#[derive(Default)]
 pub struct CallSlot {
-    state: AtomicU32,
-    /// The answer as a register value; written by the server before `DONE`.
-    result: AtomicU64,
-    /// Set by the caller before `WAITING`, taken by whoever makes it `DONE`.
-    waker: Mutex<Option<Waker>>,
+    answer: AnswerSlot,
 }
 
 impl CallSlot {
     /// A slot with no call under way.
-    pub const fn new() -> CallSlot {
-        CallSlot {
-            state: AtomicU32::new(IDLE),
-            result: AtomicU64::new(0),
-            waker: Mutex::new(&CALL_SLOT, None),
-        }
+    pub fn new() -> CallSlot {
+        CallSlot::default()
     }
 
     /// The server's answer. Called once per submitted call.
     pub fn complete(&self, result: SysResult) {
-        self.result.store(encode(result), Ordering::Relaxed);
-        if self.state.swap(DONE, Ordering::AcqRel) == WAITING {
-            let waker = self.waker.lock().take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
-    }
-
-    fn take_answer(&self) -> Option<SysResult> {
-        if self.state.load(Ordering::Acquire) != DONE {
-            return None;
-        }
-        self.state.store(IDLE, Ordering::Relaxed);
-        Some(decode(self.result.load(Ordering::Relaxed)))
+        self.answer.complete(encode(result));
     }
 
     fn poll_answer(&self, context: &Context<'_>) -> Poll<SysResult> {
-        if let Some(answer) = self.spin_for_answer() {
-            return Poll::Ready(answer);
-        }
-        *self.waker.lock() = Some(context.waker().clone());
-        let _ = self.state.compare_exchange(
-            SUBMITTED,
-            WAITING,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        // The server may have answered between the spin and the line above.
-        match self.take_answer() {
-            Some(answer) => Poll::Ready(answer),
-            None => Poll::Pending,
+        match self.spin_for_answer() {
+            Some(value) => Poll::Ready(decode(value)),
+            None => self.answer.poll(context).map(decode),
         }
     }
 
-    /// Looks for the answer until the core has something better to do or the budget is spent.
-    fn spin_for_answer(&self) -> Option<SysResult> {
+    /// Looks for the answer until the core has something better to do or has spun long enough.
+    fn spin_for_answer(&self) -> Option<u64> {
         let mut deadline_ns = None;
         loop {
-            for _ in 0..64 {
-                if let Some(answer) = self.take_answer() {
-                    return Some(answer);
+            for _ in 0..SPIN_TURNS {
+                if let Some(value) = self.answer.take() {
+                    return Some(value);
                 }
                 base::cpu::relax();
             }
@@ -113,12 +75,6 @@ impl CallSlot {
                 return None;
             }
         }
-    }
-}
-
-impl Default for CallSlot {
-    fn default() -> Self {
-        CallSlot::new()
     }
 }
 
@@ -143,7 +99,7 @@ fn decode(value: u64) -> SysResult {
 /// number of threads, so the queue drains while the kernel core runs.
 pub async fn remote(thread: &Arc<Thread>, number: usize, arguments: [u64; 6]) -> SysResult {
     let server = servers::of_call(number);
-    thread.slot.state.store(SUBMITTED, Ordering::Relaxed);
+    thread.slot.answer.begin();
     let mut request = Request { call: Call { thread: thread.clone(), number, arguments } };
     while let Err(returned) = server.submit(request) {
         request = returned;
