@@ -22,9 +22,9 @@ use drivers::console::Console;
 use hal::{Contract, Machine};
 use zerocopy::{FromBytes, IntoBytes};
 
-pub use output::{Output, Written};
+pub use output::{Output, StreamState};
 pub use parser::{Start, parse_start};
-pub use streams::{HostInput, HostOutput};
+pub use streams::{HostInput, HostInputFile, HostOutputFile};
 
 use parser::FrameParser;
 
@@ -143,8 +143,8 @@ impl Channel {
         }
     }
 
-    /// Sends bytes of an output stream.
-    pub fn write(&self, stream: FrameKind, bytes: &[u8]) -> Written {
+    /// Sends bytes of an output stream and returns how many were taken.
+    pub fn write(&self, stream: FrameKind, bytes: &[u8]) -> usize {
         self.output.write(&self.port, stream, bytes)
     }
 

@@ -31,14 +31,14 @@ struct State {
     closed: [Option<Errno>; STREAMS.len()],
 }
 
-/// What became of a write.
+/// Whether a stream takes bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// This many bytes were taken, at least one.
-    Taken(usize),
-    /// The stream has no credit; wait for `Output::room`.
+pub enum StreamState {
+    /// It takes at least one frame.
+    Ready,
+    /// It has no credit; wait for `Output::room`.
     Full,
-    /// Nobody reads the stream any more.
+    /// Nobody reads it any more.
     Closed(Errno),
 }
 
@@ -57,23 +57,21 @@ impl Output {
         Output { state: Mutex::new(&CONSOLE, state), room: base::wait::WaitQueue::new() }
     }
 
-    /// Sends bytes of a stream as one or more frames, as far as its credit goes.
-    pub fn write(&self, port: &Console, stream: FrameKind, bytes: &[u8]) -> Written {
-        let Some(index) = stream_index(stream) else { return Written::Closed(Errno::EIO) };
+    /// Sends bytes of a stream as one or more frames, as far as its credit goes, and returns how many
+    /// were taken.
+    pub fn write(&self, port: &Console, stream: FrameKind, bytes: &[u8]) -> usize {
+        let Some(index) = stream_index(stream) else { return 0 };
         let state = &mut *self.state.lock();
-        if let Some(errno) = state.closed[index] {
-            return Written::Closed(errno);
-        }
         let mut taken = 0;
         for payload in bytes.chunks(MAX_PAYLOAD) {
-            if state.credits[index] == 0 {
+            if state.credits[index] == 0 || state.closed[index].is_some() {
                 break;
             }
             state.credits[index] -= 1;
             append(&mut state.queued, port, stream, payload);
             taken += payload.len();
         }
-        if taken == 0 { Written::Full } else { Written::Taken(taken) }
+        taken
     }
 
     /// Sends one short frame that needs no credit.
@@ -98,10 +96,15 @@ impl Output {
         self.room.wake_all();
     }
 
-    /// Whether `write` would take bytes of the stream now, or fail at once.
-    pub fn is_ready(&self, stream: FrameKind) -> bool {
+    /// Whether `write` would take bytes of the stream now.
+    pub fn state_of(&self, stream: FrameKind) -> StreamState {
+        let Some(index) = stream_index(stream) else { return StreamState::Closed(Errno::EIO) };
         let state = self.state.lock();
-        stream_index(stream).is_none_or(|index| state.credits[index] > 0 || state.closed[index].is_some())
+        match state.closed[index] {
+            Some(errno) => StreamState::Closed(errno),
+            None if state.credits[index] == 0 => StreamState::Full,
+            None => StreamState::Ready,
+        }
     }
 
     /// Moves queued bytes to the device; true when some moved.

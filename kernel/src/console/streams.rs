@@ -3,11 +3,21 @@
 //! Input is granted to the host in credits, so at most `INPUT_LIMIT` bytes wait here unread.
 
 use alloc::collections::VecDeque;
+use core::any::Any;
 
+use abi::console::MAX_PAYLOAD;
+use abi::fs::PollEvents;
+use abi::terminal::FIONREAD;
+use base::io::{Sink, Source};
 use base::sync::Mutex;
 use base::sync::rank::PIPE;
 use base::wait::WaitQueue;
 
+use fs::file::{IoctlAnswer, Transfer};
+use fs::poll::PollTable;
+use fs::{Caller, File};
+
+use super::output::StreamState;
 use super::*;
 
 /// Most bytes that wait for the program to read them.
@@ -70,5 +80,124 @@ impl HostInput {
             let count = u32::try_from(free).unwrap_or(u32::MAX);
             output.write_control(port, FrameKind::StdinCredit, count.as_bytes());
         }
+    }
+}
+
+/// Standard input as a file.
+pub struct HostInputFile;
+
+impl File for HostInputFile {
+    fn read(&self, _offset: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
+        let input = &channel().ok_or(Errno::EIO)?.input;
+        let mut total = 0;
+        let mut state = input.state.lock();
+        if state.bytes.is_empty() && !state.ended && sink.remaining() > 0 {
+            return Err(Errno::EAGAIN);
+        }
+        loop {
+            let (front, _) = state.bytes.as_slices();
+            if front.is_empty() {
+                break;
+            }
+            let taken = sink.write(front);
+            if taken == 0 {
+                break;
+            }
+            state.bytes.drain(..taken);
+            total += taken;
+        }
+        drop(state);
+        input.changed.wake_all();
+        Ok(total)
+    }
+
+    fn poll(&self, events: PollEvents, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        let Some(channel) = channel() else { return PollEvents::ERR };
+        fs::poll::register(table, &channel.input.changed);
+        let state = channel.input.state.lock();
+        let mut ready = PollEvents::empty();
+        if !state.bytes.is_empty() || state.ended {
+            ready |= PollEvents::READABLE & events;
+        }
+        if state.ended {
+            ready |= PollEvents::HUP;
+        }
+        ready
+    }
+
+    fn ioctl_input(&self, request: u32) -> Result<usize, Errno> {
+        if request == FIONREAD { Ok(0) } else { Err(Errno::ENOTTY) }
+    }
+
+    fn ioctl(
+        &self,
+        _caller: &dyn Caller,
+        request: u32,
+        _argument: u64,
+        _input: &[u8],
+    ) -> Result<IoctlAnswer, Errno> {
+        let channel = channel().ok_or(Errno::EIO)?;
+        if request != FIONREAD {
+            return Err(Errno::ENOTTY);
+        }
+        let waiting = i32::try_from(channel.input.state.lock().bytes.len()).unwrap_or(i32::MAX);
+        Ok(IoctlAnswer::bytes(&waiting.to_ne_bytes()))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Standard output or standard error as a file.
+pub struct HostOutputFile {
+    stream: FrameKind,
+    /// Held for one piece: bytes are taken from a writer only when there is credit for them.
+    piece: Mutex<()>,
+}
+
+impl HostOutputFile {
+    /// The file of one stream: `FrameKind::Stdout` or `FrameKind::Stderr`.
+    pub fn new(stream: FrameKind) -> HostOutputFile {
+        HostOutputFile { stream, piece: Mutex::new(&PIPE, ()) }
+    }
+}
+
+impl File for HostOutputFile {
+    fn write(&self, _offset: u64, source: &mut dyn Source, _: Transfer) -> Result<usize, Errno> {
+        let channel = channel().ok_or(Errno::EIO)?;
+        let _piece = self.piece.lock();
+        let mut total = 0;
+        let mut buffer = [0; MAX_PAYLOAD];
+        while source.remaining() > 0 {
+            match channel.output.state_of(self.stream) {
+                StreamState::Ready => {}
+                StreamState::Full if total == 0 => return Err(Errno::EAGAIN),
+                StreamState::Full => break,
+                StreamState::Closed(errno) if total == 0 => return Err(errno),
+                StreamState::Closed(_) => break,
+            }
+            let count = source.read(&mut buffer);
+            if count == 0 {
+                break;
+            }
+            channel.write(self.stream, &buffer[..count]);
+            total += count;
+        }
+        Ok(total)
+    }
+
+    fn poll(&self, events: PollEvents, table: Option<&mut PollTable<'_>>) -> PollEvents {
+        let Some(channel) = channel() else { return PollEvents::ERR };
+        fs::poll::register(table, &channel.output.room);
+        match channel.output.state_of(self.stream) {
+            StreamState::Ready => PollEvents::WRITABLE & events,
+            StreamState::Full => PollEvents::empty(),
+            StreamState::Closed(_) => PollEvents::WRITABLE & events | PollEvents::ERR,
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
