@@ -6,8 +6,8 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use abi::Errno;
 use base::cpu::{CpuId, PerCpu};
-use base::panic::contain;
 use base::task::{self, TaskPool};
 use base::{cpu, time, user};
 use hal::{Contract, Machine};
@@ -69,9 +69,15 @@ pub fn run() -> ! {
         let mut worked = false;
         for server in &servers {
             for _ in 0..BATCH {
+                if !pool.has_room() {
+                    break;
+                }
                 let Some(request) = server.take() else { break };
                 worked = true;
-                pool.submit(carry_out(request));
+                let thread = request.call.thread.clone();
+                if pool.submit(|| carry_out(request)).is_err() {
+                    thread.slot.complete(Err(Errno::ENOMEM));
+                }
             }
         }
         worked |= task::run_ready();

@@ -94,6 +94,11 @@ impl Server {
         Ok(())
     }
 
+    /// Whether no request waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// The next request, if there is one.
     pub fn take(&self) -> Option<Request> {
         let request = self.queue.pop()?;
