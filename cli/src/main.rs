@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod image;
 mod machine;
 mod run;
@@ -30,6 +31,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Bench(bench::Arguments),
     Syscalls(syscalls::Arguments),
     Image(image::command::Arguments),
     /// Starts QEMU so that it ends with this tool; not for users.
@@ -46,6 +48,7 @@ fn main() {
     });
     let result = match &arguments.command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
         Command::Syscalls(arguments) => syscalls::run(arguments),
         Command::Image(arguments) => image::command::run(arguments),
         Command::Launch(arguments) => machine::launch(arguments),

@@ -19,10 +19,10 @@ use serde::Serialize;
 
 use statistics::Interval;
 
-/// Options of `ferry bench`.
+/// Put Ferry and Linux side by side.
 #[derive(Args)]
 #[command(after_help = "Example:\n  ferry bench null --repeat 5 --json null.json")]
-pub struct BenchOptions {
+pub struct Arguments {
     /// The suites to run; `ferry bench --list` names them.
     suites: Vec<String>,
     /// List the suites and what they measure.
@@ -87,7 +87,7 @@ struct Case {
 type Samples = BTreeMap<String, Vec<f64>>;
 
 /// Runs the command; the exit status of the tool.
-pub fn run(options: &BenchOptions) -> Result<u8> {
+pub fn run(options: &Arguments) -> Result<u8> {
     if options.list {
         println!("null    the shortest things: null call, read of a byte, fork, exec, page fault, boot");
         return Ok(0);

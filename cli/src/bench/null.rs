@@ -1,5 +1,6 @@
 //! The suite `null`: what the shortest things cost. The guest program is `bench/guest/null.c`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -9,9 +10,8 @@ use anyhow::{Context, Result, bail};
 use super::boot;
 use super::peer::Peer;
 use super::{Case, Samples};
-use crate::image::cpio;
-use crate::image::tree::{Node, Tree};
-use crate::place;
+use crate::image::{AddedFile, Image};
+use crate::run::source_root;
 
 /// Name of the suite.
 pub const NAME: &str = "null";
@@ -44,7 +44,7 @@ const fn case(
 
 /// Measures everything `repeat` times, Ferry and peer in turn. Returns the figures and what failed.
 pub fn measure(repeat: u32, with_peer: bool) -> Result<(Samples, Vec<String>)> {
-    let work = place::build_directory().join("bench");
+    let work = source_root().join("target/bench");
     std::fs::create_dir_all(&work)?;
     let program = compile(&work)?;
     let peer = if with_peer { Some(Peer::fetch(&work.join("peer"))?) } else { None };
@@ -76,7 +76,7 @@ pub fn measure(repeat: u32, with_peer: bool) -> Result<(Samples, Vec<String>)> {
 
 /// Builds the guest program, static.
 fn compile(work: &Path) -> Result<PathBuf> {
-    let source = place::source_directory().join("bench/guest/null.c");
+    let source = source_root().join("bench/guest/null.c");
     let program = work.join("null");
     let status = Command::new("cc")
         .args(["-O2", "-static", "-o"])
@@ -96,20 +96,23 @@ struct Images {
 }
 
 impl Images {
+    /// Both start from the root file system that `ferry run` uses. In the second, a script stands in
+    /// the place of Ferry's process 1: it runs the program and switches off.
     fn pack(work: &Path, program: &Path) -> Result<Images> {
-        let mut tree = Tree::default();
-        tree.insert(Path::new("/init"), Node::file(0o755, std::fs::read(program)?))?;
-        let null = work.join("null.cpio");
-        cpio::write_tree(&mut std::fs::File::create(&null)?, &tree, 1)?;
-
-        // The same root file system as `ferry run -- true` has, with a script in the place of Ferry's
-        // process 1: run the program, switch off.
-        let mut tree = crate::image::default_tree()?;
-        let script = "#!/bin/busybox sh\n/bin/true\nexec /bin/busybox poweroff -f\n";
-        tree.insert(Path::new("/run-true"), Node::file(0o755, script))?;
-        let wall = work.join("wall.cpio");
-        cpio::write_tree(&mut std::fs::File::create(&wall)?, &tree, 1)?;
-        Ok(Images { null, wall })
+        let script = work.join("run-true");
+        std::fs::write(&script, "#!/bin/busybox sh\n/bin/true\nexec /bin/busybox poweroff -f\n")?;
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
+        let pack = |name: &str, host: &Path, guest: &str| -> Result<PathBuf> {
+            let mut image = Image::with_default_root(Vec::new())?;
+            image.add_file(&AddedFile { host: host.into(), guest: Some(guest.into()) })?;
+            let path = work.join(name);
+            image.write(std::fs::File::create(&path)?)?;
+            Ok(path)
+        };
+        Ok(Images {
+            null: pack("null.cpio", program, "/init")?,
+            wall: pack("wall.cpio", &script, "/run-true")?,
+        })
     }
 }
 
