@@ -145,7 +145,9 @@ pub struct ResourceLimit {
 }
 
 /// `struct timeval` in `struct rusage`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct UsageTime {
     /// Seconds.

@@ -185,8 +185,7 @@ mod tests {
 
     #[test]
     fn local_values_are_never_lent_twice_at_a_time() {
-        static COUNTERS: CpuLocal<u64> =
-            CpuLocal::new([const { LocalSlot::new(0) }; MAX_CPUS]);
+        static COUNTERS: CpuLocal<u64> = CpuLocal::new([const { LocalSlot::new(0) }; MAX_CPUS]);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

@@ -8,10 +8,10 @@
 //! | `heap` | the global allocator of the kernel |
 //! | `task` | tasks, one executor per core, doorbells, parking |
 //! | `wait` | queues of waiting tasks |
-//! | `ring` | bounded queue between cores |
+//! | `ring`, `answer` | bounded queue between cores, and the place for one answer |
 //! | `time` | clocks, timers, deadlines |
 //! | `io` | how bytes move between handlers, files and users |
-//! | `device` | what drivers offer |
+//! | `device` | what drivers are built on |
 //! | `random` | random bytes |
 //! | `panic`, `log` | containment of panics, messages |
 //! | `user` | user mode and the address space loaded on each core |
@@ -26,6 +26,7 @@ extern crate alloc;
 
 mod primitives;
 
+pub mod answer;
 pub mod ring;
 pub mod sync;
 pub mod task;
@@ -51,4 +52,3 @@ pub mod random;
 pub mod time;
 #[cfg(not(loom))]
 pub mod user;
-

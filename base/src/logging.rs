@@ -55,12 +55,7 @@ pub fn line(text: fmt::Arguments<'_>) {
     let now_us = time::now_ns() / 1000;
     let core = Machine::cpu_id();
     // The log device takes everything; there is nobody to tell otherwise.
-    let _ = writeln!(
-        Output,
-        "[{:5}.{:06} {core}] {text}",
-        now_us / 1_000_000,
-        now_us % 1_000_000
-    );
+    let _ = writeln!(Output, "[{:5}.{:06} {core}] {text}", now_us / 1_000_000, now_us % 1_000_000);
     drop(guard);
 }
 

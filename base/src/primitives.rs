@@ -4,7 +4,7 @@
 #[cfg(not(loom))]
 mod chosen {
     pub use core::sync::atomic::{
-        AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
+        AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
     /// `core::cell::UnsafeCell` with loom's interface.
@@ -52,7 +52,7 @@ mod chosen {
 mod chosen {
     pub use loom::cell::UnsafeCell;
     pub use loom::sync::atomic::{
-        AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
+        AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
     pub fn relax() {

@@ -113,10 +113,9 @@ impl<T> Ring<T> {
                         // the pusher wrote the value before it set the turn.
                         let value =
                             place.value.with_mut(|cell| unsafe { (*cell).assume_init_read() });
-                        place.turn.store(
-                            position.wrapping_add(self.places.len()),
-                            Ordering::Release,
-                        );
+                        place
+                            .turn
+                            .store(position.wrapping_add(self.places.len()), Ordering::Release);
                         return Some(value);
                     }
                     Err(now) => position = now,

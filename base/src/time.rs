@@ -92,8 +92,9 @@ fn wall_offset() -> &'static AtomicU64 {
     static OFFSET: Once<AtomicU64> = Once::new();
     match OFFSET.get() {
         Some(offset) => offset,
-        None => OFFSET
-            .call_once(|| AtomicU64::new(Machine::wall_clock_ns().saturating_sub(now_ns()))),
+        None => {
+            OFFSET.call_once(|| AtomicU64::new(Machine::wall_clock_ns().saturating_sub(now_ns())))
+        }
     }
 }
 
@@ -127,10 +128,7 @@ struct Queue {
 static TIMERS: PerCpu<Timers> = PerCpu::new(
     [const {
         Timers {
-            queue: Mutex::new(
-                &rank::TIMER,
-                Queue { sleeping: BTreeMap::new(), next_number: 0 },
-            ),
+            queue: Mutex::new(&rank::TIMER, Queue { sleeping: BTreeMap::new(), next_number: 0 }),
             next_cycles: AtomicU64::new(NEVER),
             slice_cycles: AtomicU64::new(NEVER),
         }
@@ -140,8 +138,10 @@ static TIMERS: PerCpu<Timers> = PerCpu::new(
 impl Timers {
     /// Notes the earliest deadline; true when it changed.
     fn note_next(&self, queue: &Queue) -> bool {
-        let next =
-            queue.sleeping.first_key_value().map_or(NEVER, |((deadline, _), _)| cycles_at(*deadline));
+        let next = queue
+            .sleeping
+            .first_key_value()
+            .map_or(NEVER, |((deadline, _), _)| cycles_at(*deadline));
         self.next_cycles.swap(next, Ordering::Relaxed) != next
     }
 
@@ -353,7 +353,8 @@ mod tests {
     #[test]
     fn a_deadline_ends_a_wait_that_has_no_end() {
         let start = now_ns();
-        let result = block_on_host(with_deadline(core::future::pending::<()>(), Some(start + 2 * MS)));
+        let result =
+            block_on_host(with_deadline(core::future::pending::<()>(), Some(start + 2 * MS)));
         assert_eq!(result, Err(TimedOut));
         assert!(now_ns() >= start + 2 * MS);
         assert_eq!(block_on_host(with_deadline(async { 5 }, Some(0))), Ok(5));

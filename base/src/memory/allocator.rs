@@ -157,7 +157,8 @@ impl Frames {
     fn refill(&self, cache: &mut Cache) -> Result<(), OutOfMemory> {
         let mut buddy = self.buddy.lock();
         if let Some(first) = buddy.take(BATCH_ORDER) {
-            for (place, number) in cache.frames.iter_mut().zip((first..first + BATCH as u32).rev()) {
+            for (place, number) in cache.frames.iter_mut().zip((first..first + BATCH as u32).rev())
+            {
                 *place = number;
             }
             cache.count = BATCH;
@@ -222,10 +223,7 @@ pub fn free_contiguous(address: PhysAddr, pages: usize) {
     let number = number_of(address);
     let known = frames.record(number).is_some_and(|record| {
         record.next.load(Ordering::Relaxed) as usize == pages
-            && record
-                .tag
-                .compare_exchange(RUN, 0, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+            && record.tag.compare_exchange(RUN, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     });
     if known {
         frames.give_run(number, pages);

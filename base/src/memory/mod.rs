@@ -21,8 +21,8 @@ use abi::Errno;
 
 pub use allocator::{FrameCounts, allocate_contiguous, frame_counts, free_contiguous};
 pub use frame::{Frame, zero_frame};
-pub use hal::{PAGE_SIZE, PhysAddr, VirtAddr};
 pub use hal::contract::PageRights;
+pub use hal::{PAGE_SIZE, PhysAddr, VirtAddr};
 pub(crate) use table::free_tables;
 pub use table::{Mapping, PageState, PageTable, ShareMode};
 

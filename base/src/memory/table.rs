@@ -662,7 +662,10 @@ impl PageTable {
     pub fn load_u32(&self, address: VirtAddr) -> Option<u32> {
         let (pointer, _) = self.reach(address.0, 4, false).filter(|_| address.0 % 4 == 0)?;
         // SAFETY: an aligned word of a page that the table owns, accessed atomically only.
-        Some(unsafe { core::sync::atomic::AtomicU32::from_ptr(pointer.cast()) }.load(Ordering::SeqCst))
+        Some(
+            unsafe { core::sync::atomic::AtomicU32::from_ptr(pointer.cast()) }
+                .load(Ordering::SeqCst),
+        )
     }
 
     /// Replaces the aligned 32-bit word at a user address if it is `old`; `None` when the page is

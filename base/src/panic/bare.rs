@@ -19,20 +19,25 @@ pub(super) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
     result.map_err(|_payload| Panicked)
 }
 
+/// Writes what happened in the form that the host tool reads.
 fn report(what: &str, info: &PanicInfo<'_>) {
-    logging::line(format_args!("{what}: {info}"));
-    Machine::backtrace(&mut |address| logging::line(format_args!("  at {address:#x}")));
+    logging::line(format_args!("{what}: {}", info.message()));
+    if let Some(place) = info.location() {
+        logging::line(format_args!("at {place}"));
+    }
+    Machine::backtrace(&mut |address| logging::line(format_args!("backtrace: {address:#x}")));
 }
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
     if DEPTH.with(|depth| *depth) > 0 {
-        report("panic, contained", info);
+        report("contained", info);
         // Comes back only when nothing catches it, such as a panic while unwinding.
         let code = unwinding::panic::begin_panic(Box::new(()));
-        logging::line(format_args!("kernel panic: cannot unwind (code {})", code.0));
+        logging::line(format_args!("panic: cannot unwind (code {})", code.0));
     } else {
-        report("kernel panic", info);
+        report("panic", info);
+        logging::line(format_args!("panic: end"));
     }
     Machine::power_off()
 }

@@ -76,11 +76,7 @@ impl<T> Once<T> {
 
     /// Fills the cell; gives the value back when it is full or being filled.
     pub fn set(&self, value: T) -> Result<(), T> {
-        if self
-            .state
-            .compare_exchange(EMPTY, BUSY, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        if self.state.compare_exchange(EMPTY, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return Err(value);
         }
         // SAFETY: this caller alone moved the cell to busy; nobody reads it yet.

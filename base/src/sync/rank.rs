@@ -52,6 +52,8 @@ classes! {
     FUTEX = 115;
     /// A page table; the parent's before the child's at fork, with `lock_nested`.
     PAGE_TABLE = 120;
+    /// The queue of output to the host.
+    CONSOLE = 170;
     /// A device and its driver.
     DEVICE = 180;
     /// Where the answer of a remote call arrives.

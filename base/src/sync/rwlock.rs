@@ -49,12 +49,7 @@ impl<T: ?Sized> RwLock<T> {
             if state & WRITER == 0
                 && self
                     .state
-                    .compare_exchange_weak(
-                        state,
-                        state + 1,
-                        Ordering::Acquire,
-                        Ordering::Relaxed,
-                    )
+                    .compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
             {
                 return ReadGuard { lock: self, not_send: PhantomData };

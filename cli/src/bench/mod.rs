@@ -89,7 +89,9 @@ type Samples = BTreeMap<String, Vec<f64>>;
 /// Runs the command; the exit status of the tool.
 pub fn run(options: &Arguments) -> Result<u8> {
     if options.list {
-        println!("null    the shortest things: null call, read of a byte, fork, exec, page fault, boot");
+        println!(
+            "null    the shortest things: null call, read of a byte, fork, exec, page fault, boot"
+        );
         return Ok(0);
     }
     if options.suites.is_empty() {
@@ -107,7 +109,8 @@ pub fn run(options: &Arguments) -> Result<u8> {
     }
     if let Some(path) = &options.json {
         let text = serde_json::to_string_pretty(&outcomes)?;
-        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, text + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(u8::from(!failures.is_empty()))
 }
@@ -153,7 +156,13 @@ fn print_table(outcomes: &[Outcome]) {
             ratio(row.ratio),
             format!("{}..{}", ratio(row.ratio_low), ratio(row.ratio_high)),
             row.target,
-            if row.ratio.is_none() { "-" } else if row.met { "yes" } else { "no" },
+            if row.ratio.is_none() {
+                "-"
+            } else if row.met {
+                "yes"
+            } else {
+                "no"
+            },
         );
     }
 }

@@ -43,9 +43,8 @@ impl Peer {
 
     /// Boots Linux with an initramfs; what it prints on its serial port is the output.
     pub fn boot(&self, initramfs: &Path, init: &str, cpus: u32) -> Result<Finished> {
-        let append = format!(
-            "console=ttyS0 quiet loglevel=0 panic=-1 mitigations=off tsc=reliable {init}"
-        );
+        let append =
+            format!("console=ttyS0 quiet loglevel=0 panic=-1 mitigations=off tsc=reliable {init}");
         let mut command = Command::new("qemu-system-x86_64");
         command
             .args(["-M", "microvm,rtc=on,pit=on,isa-serial=on", "-accel", "tcg,thread=multi"])
