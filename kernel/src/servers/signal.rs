@@ -47,7 +47,7 @@ pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
             signal::restore_frame(&call.thread, context).await;
             Ok(0)
         }
-        number::sigaltstack => sigaltstack(call, context).await,
+        number::sigaltstack => sigaltstack(call, context.stack_pointer()).await,
         _ => Err(dispatch::unknown(call.number)),
     }
 }
@@ -286,13 +286,13 @@ fn tgkill(call: &Call) -> SysResult {
     kill_thread(call, &find_thread(Some(call.int(0)), call.int(1))?, 2)
 }
 
-async fn sigaltstack(call: &Call, context: &UserContext) -> SysResult {
+async fn sigaltstack(call: &Call, stack_pointer: u64) -> SysResult {
     let user = call.user();
     let new: Option<AlternateStack> = match call.argument(0) {
         0 => None,
         address => Some(user.read_value(address).await?),
     };
-    let old = signal::exchange_stack(&call.thread, new, context.stack_pointer())?;
+    let old = signal::exchange_stack(&call.thread, new, stack_pointer)?;
     if call.argument(1) != 0 {
         user.write_value(call.argument(1), &old).await?;
     }
