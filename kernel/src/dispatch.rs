@@ -45,7 +45,7 @@ async fn serve(call: &Call) -> SysResult {
 
 /// Carries out a call that changes the caller's own control flow, on the caller's core.
 pub async fn dispatch_local(call: &Call, context: &mut UserContext) -> SysResult {
-    if call.number == number::rt_sigreturn {
+    if matches!(call.number, number::rt_sigreturn | number::sigaltstack) {
         signal::serve_local(call, context).await
     } else {
         process::serve_local(call, context).await
