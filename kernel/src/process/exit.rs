@@ -71,9 +71,11 @@ fn leave(thread: &Arc<Thread>) {
     if thread.tid() == process.pid.leader() {
         process.leader_status.store(status, Ordering::Relaxed);
     }
-    let departure = process.remove_thread(thread);
+    // The number goes before the place in the list: whoever waits in `execve` for the list to shrink
+    // may take the number over.
     let removed = table::lock().remove_thread(thread);
     drop(removed);
+    let departure = process.remove_thread(thread);
     if departure.was_last {
         let leader = process.leader_status.load(Ordering::Relaxed);
         finish_process(&process, thread, departure.group_exit.unwrap_or(leader));

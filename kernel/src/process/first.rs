@@ -52,23 +52,20 @@ pub(super) fn empty_resources() -> Option<Resources> {
 }
 
 /// The parts of a process that the kernel starts itself.
-pub struct FirstProcess {
-    /// Loaded program.
-    pub space: Arc<AddressSpace>,
+pub struct Parts {
     /// Its descriptors.
     pub files: Arc<FileTable>,
     /// Root and working directory.
     pub directory: Arc<DirectoryContext>,
-    /// Program file.
-    pub executable: Option<Location>,
     /// Name of the thread.
     pub name: [u8; NAME_SIZE],
 }
 
 /// Makes a process as a child of the first one, leading a session and a group of its own, acting for
-/// the superuser. The caller starts its thread with `run_user::start`.
-pub fn spawn(parts: FirstProcess) -> Result<Arc<Thread>, Errno> {
+/// the superuser, with an empty address space.
+pub(super) fn spawn(parts: Parts) -> Result<Arc<Thread>, Errno> {
     let init = table::init().ok_or(Errno::EAGAIN)?;
+    let empty = empty_resources().ok_or(Errno::EAGAIN)?;
     let number = table::lock().reserve_number(0, u64::MAX)?;
     let tid = Tid(number.get());
     let process =
@@ -76,18 +73,15 @@ pub fn spawn(parts: FirstProcess) -> Result<Arc<Thread>, Errno> {
     process
         .exit_signal
         .store(Signal::SIGCHLD.number(), core::sync::atomic::Ordering::Relaxed);
-    process.set_executable(parts.executable);
     let thread = Arc::new(Thread::new(NewThread {
         tid,
         process: process.clone(),
         signals: ThreadSignals::new(),
         resources: Resources {
-            space: parts.space,
             files: parts.files,
             directory: parts.directory,
-            credentials: Arc::new(Credentials::superuser()),
             name: parts.name,
-            vfork: None,
+            ..empty
         },
         affinity: u64::MAX,
         schedule: Schedule::new(),

@@ -85,8 +85,8 @@ pub(super) fn leader_ended(process: &Process) {
     let Some(terminal) = terminal else { return };
     let foreground = terminal.leave_session();
     if foreground > 0 {
-        signal::send_to_group(foreground, SignalInfo::kernel(Signal::SIGHUP));
-        signal::send_to_group(foreground, SignalInfo::kernel(Signal::SIGCONT));
+        signal::send_to_group(Pid(foreground), SignalInfo::kernel(Signal::SIGHUP));
+        signal::send_to_group(Pid(foreground), SignalInfo::kernel(Signal::SIGCONT));
     }
 }
 
@@ -140,7 +140,7 @@ impl Caller for Thread {
 
     fn signal_group(&self, group: i32, signal: u8) {
         if let Some(signal) = Signal::new(i32::from(signal)) {
-            signal::send_to_group(group, SignalInfo::kernel(signal));
+            signal::send_to_group(Pid(group), SignalInfo::kernel(signal));
         }
     }
 

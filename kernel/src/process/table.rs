@@ -648,6 +648,11 @@ pub fn group_members(group: Pid) -> Vec<Arc<Process>> {
     lock().group(group).map(|(process, _)| process.clone()).collect()
 }
 
+/// Whether a group is orphaned: nobody in its session, outside of it, is a parent of a member.
+pub fn is_orphaned(group: Pid) -> bool {
+    lock().is_group_orphaned(group, None)
+}
+
 /// What exists now.
 pub fn counts() -> Counts {
     let tree = lock();
