@@ -50,8 +50,12 @@ pub(super) fn discard(thread: Arc<Thread>) {
 
 /// What other threads and the parent may wait for in the thread's memory, then the memory.
 pub(super) async fn release_memory(thread: &Arc<Thread>) {
-    futex::release_robust_list(thread).await;
     let space = thread.space();
+    let head = thread.robust_list.swap(0, Ordering::Relaxed);
+    if head != 0 {
+        let user = UserMemory::new(space.clone());
+        futex::release_robust_list(&user, head, thread.tid().0).await;
+    }
     let word = thread.clear_child_tid.swap(0, Ordering::Relaxed);
     // Nobody else can look at memory that this thread alone has: this one and the thread's own.
     if word != 0 && Arc::strong_count(&space) > 2 {
@@ -67,7 +71,9 @@ fn leave(thread: &Arc<Thread>) {
     let process = thread.process.clone();
     let status = thread.exit_request().unwrap_or(0);
     give_up_resources(thread);
-    process.ended_threads.add(&thread.usage());
+    let usage = thread.usage();
+    process.ended_threads.add(&usage);
+    super::system::add_ended_time(usage.user_ns, usage.system_ns);
     if thread.tid() == process.pid.leader() {
         process.leader_status.store(status, Ordering::Relaxed);
     }

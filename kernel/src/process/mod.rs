@@ -32,6 +32,7 @@ pub mod process;
 pub mod procfs;
 pub mod schedule;
 pub mod session;
+pub mod system;
 pub mod table;
 pub mod thread;
 pub mod wait;

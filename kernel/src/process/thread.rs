@@ -245,7 +245,7 @@ impl Thread {
         let running_on = self.running_on.load(Ordering::SeqCst);
         if let Some(core) = usize::try_from(running_on).ok().and_then(|core| core.checked_sub(1)) {
             if let Some(core) = CpuId::new(core).filter(|core| *core != CpuId::current()) {
-                base::cpu::interrupt(core);
+                base::task::ring_doorbell(core);
             }
         }
     }

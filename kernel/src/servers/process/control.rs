@@ -1,0 +1,219 @@
+//! `prctl` and `personality`.
+
+use abi::Errno;
+use abi::process::prctl::*;
+use abi::signal::Signal;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+use crate::call::{Call, SysResult};
+use crate::process::credentials::{
+    ALL_CAPABILITIES, Capability, Credentials, LAST_CAPABILITY, secure_bits,
+};
+use crate::process::process::DUMPABLE;
+use crate::process::thread::NAME_SIZE;
+use crate::process::Thread;
+
+/// `PR_CAP_AMBIENT` operations.
+const AMBIENT_IS_SET: u64 = 1;
+const AMBIENT_RAISE: u64 = 2;
+const AMBIENT_LOWER: u64 = 3;
+const AMBIENT_CLEAR_ALL: u64 = 4;
+/// `PR_TSC_ENABLE`: reading the cycle counter is permitted.
+const TSC_ENABLE: i32 = 1;
+/// `PR_TIMING_STATISTICAL`.
+const TIMING_STATISTICAL: u64 = 0;
+/// `PR_SET_VMA_ANON_NAME`.
+const VMA_ANONYMOUS_NAME: u64 = 0;
+/// Asks for the personality without setting it.
+const PERSONALITY_QUERY: u32 = u32::MAX;
+
+/// Whether the caller may see the inner state of another process: the same user in every way, or
+/// privileged.
+pub(super) fn may_inspect(call: &Call, target: &Arc<Thread>) -> Result<(), Errno> {
+    let (own, other) = (call.thread.credentials(), target.credentials());
+    let is_same_user =
+        [other.user.real, other.user.effective, other.user.saved] == [own.user.file; 3];
+    let is_same_group =
+        [other.group.real, other.group.effective, other.group.saved] == [own.group.file; 3];
+    let is_dumpable = target.process.dumpable.load(Ordering::Relaxed) == DUMPABLE;
+    if is_same_user && is_same_group && is_dumpable {
+        Ok(())
+    } else {
+        own.require(Capability::Trace)
+    }
+}
+
+/// `prctl(operation, ...)`
+pub(super) async fn prctl(call: &Call) -> SysResult {
+    let thread = &call.thread;
+    let process = call.process();
+    let argument = call.argument(1);
+    let rest = [call.argument(2), call.argument(3), call.argument(4)];
+    let no_rest = if rest == [0; 3] { Ok(()) } else { Err(Errno::EINVAL) };
+    match call.int(0) {
+        PR_SET_NAME => {
+            let name = first_bytes(call, argument).await?;
+            thread.set_name(&name);
+        }
+        PR_GET_NAME => call.user().write_value(argument, &thread.name()).await?,
+        PR_SET_PDEATHSIG => {
+            let number = i32::try_from(argument).map_err(|_| Errno::EINVAL)?;
+            if number != 0 && Signal::new(number).is_none() {
+                return Err(Errno::EINVAL);
+            }
+            thread.parent_death_signal.store(number, Ordering::Relaxed);
+        }
+        PR_GET_PDEATHSIG => {
+            let number = thread.parent_death_signal.load(Ordering::Relaxed);
+            call.user().write_value(argument, &number).await?;
+        }
+        PR_GET_DUMPABLE => return Ok(u64::from(process.dumpable.load(Ordering::Relaxed))),
+        PR_SET_DUMPABLE => match u32::try_from(argument) {
+            Ok(value @ (0 | 1)) => process.dumpable.store(value, Ordering::Relaxed),
+            _ => return Err(Errno::EINVAL),
+        },
+        PR_GET_KEEPCAPS | PR_SET_KEEPCAPS | PR_GET_SECUREBITS | PR_SET_SECUREBITS
+        | PR_CAPBSET_READ | PR_CAPBSET_DROP | PR_CAP_AMBIENT | PR_SET_NO_NEW_PRIVS
+        | PR_GET_NO_NEW_PRIVS => return privileges(call, argument, rest),
+        PR_SET_TIMERSLACK => {
+            let slack_ns = match argument.cast_signed() {
+                ..=0 => crate::process::first::DEFAULT_TIMER_SLACK_NS,
+                _ => argument,
+            };
+            thread.timer_slack_ns.store(slack_ns, Ordering::Relaxed);
+        }
+        PR_GET_TIMERSLACK => return Ok(thread.timer_slack_ns.load(Ordering::Relaxed)),
+        PR_SET_CHILD_SUBREAPER => process.is_subreaper.store(argument != 0, Ordering::Relaxed),
+        PR_GET_CHILD_SUBREAPER => {
+            let value = i32::from(process.is_subreaper.load(Ordering::Relaxed));
+            call.user().write_value(argument, &value).await?;
+        }
+        PR_GET_TID_ADDRESS => {
+            let address = thread.clear_child_tid.load(Ordering::Relaxed);
+            call.user().write_value(argument, &address).await?;
+        }
+        PR_GET_TSC => call.user().write_value(argument, &TSC_ENABLE).await?,
+        PR_SET_TSC if argument == u64::from(TSC_ENABLE.unsigned_abs()) => {}
+        PR_GET_TIMING => {}
+        PR_SET_TIMING if argument == TIMING_STATISTICAL => {}
+        PR_GET_THP_DISABLE if argument == 0 => no_rest?,
+        PR_SET_THP_DISABLE => no_rest?,
+        // No filters are there, so none is in force.
+        PR_GET_SECCOMP => {}
+        // Names of anonymous areas are for show alone; taking them saves allocators a warning.
+        PR_SET_VMA if argument == VMA_ANONYMOUS_NAME => {}
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+/// Up to a name's length of bytes, as far as they can be read before the first zero.
+async fn first_bytes(call: &Call, address: u64) -> Result<alloc::vec::Vec<u8>, Errno> {
+    let mut name = alloc::vec::Vec::with_capacity(NAME_SIZE);
+    for offset in 0..NAME_SIZE as u64 - 1 {
+        let at = address.checked_add(offset).ok_or(Errno::EFAULT)?;
+        match call.user().read_value::<u8>(at).await? {
+            0 => break,
+            byte => name.push(byte),
+        }
+    }
+    Ok(name)
+}
+
+/// The operations that read or change credentials.
+fn privileges(call: &Call, argument: u64, rest: [u64; 3]) -> SysResult {
+    let old = call.thread.credentials();
+    let mut new = (*old).clone();
+    match call.int(0) {
+        PR_GET_KEEPCAPS => {
+            return Ok(u64::from(old.secure_bits & secure_bits::KEEP_CAPABILITIES != 0));
+        }
+        PR_SET_KEEPCAPS => match argument {
+            0 => new.secure_bits &= !secure_bits::KEEP_CAPABILITIES,
+            1 => new.secure_bits |= secure_bits::KEEP_CAPABILITIES,
+            _ => return Err(Errno::EINVAL),
+        },
+        PR_GET_SECUREBITS => return Ok(u64::from(old.secure_bits)),
+        PR_SET_SECUREBITS => {
+            let bits = u32::try_from(argument).map_err(|_| Errno::EPERM)?;
+            let locked = (old.secure_bits & secure_bits::LOCKS) >> 1;
+            if bits & !secure_bits::ALL != 0
+                || (bits ^ old.secure_bits) & locked != 0
+                || old.secure_bits & secure_bits::LOCKS & !bits != 0
+            {
+                return Err(Errno::EPERM);
+            }
+            old.require(Capability::SetCapabilities)?;
+            new.secure_bits = bits;
+        }
+        PR_CAPBSET_READ => {
+            let bit = capability_bit(argument)?;
+            return Ok(u64::from(old.capabilities.bounding & bit != 0));
+        }
+        PR_CAPBSET_DROP => {
+            old.require(Capability::SetCapabilities)?;
+            new.capabilities.bounding &= !capability_bit(argument)?;
+        }
+        PR_SET_NO_NEW_PRIVS => {
+            if argument != 1 || rest != [0; 3] {
+                return Err(Errno::EINVAL);
+            }
+            new.no_new_privileges = true;
+        }
+        PR_GET_NO_NEW_PRIVS => {
+            if argument != 0 || rest != [0; 3] {
+                return Err(Errno::EINVAL);
+            }
+            return Ok(u64::from(old.no_new_privileges));
+        }
+        _ => return ambient(call, new, argument, rest),
+    }
+    call.thread.set_credentials(new);
+    Ok(0)
+}
+
+fn ambient(call: &Call, mut new: Credentials, operation: u64, rest: [u64; 3]) -> SysResult {
+    let [capability, third, fourth] = rest;
+    if third | fourth != 0 || (operation == AMBIENT_CLEAR_ALL && capability != 0) {
+        return Err(Errno::EINVAL);
+    }
+    let sets = &mut new.capabilities;
+    match operation {
+        AMBIENT_CLEAR_ALL => sets.ambient = 0,
+        AMBIENT_IS_SET => {
+            return Ok(u64::from(sets.ambient & capability_bit(capability)? != 0));
+        }
+        AMBIENT_RAISE => {
+            let bit = capability_bit(capability)?;
+            if sets.permitted & sets.inheritable & bit == 0
+                || new.secure_bits & secure_bits::NO_AMBIENT_RAISE != 0
+            {
+                return Err(Errno::EPERM);
+            }
+            sets.ambient |= bit;
+        }
+        AMBIENT_LOWER => sets.ambient &= !capability_bit(capability)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    call.thread.set_credentials(new);
+    Ok(0)
+}
+
+fn capability_bit(number: u64) -> Result<u64, Errno> {
+    if number > u64::from(LAST_CAPABILITY) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(1 << number & ALL_CAPABILITIES)
+}
+
+/// `personality(persona)`
+pub(super) fn personality(call: &Call) -> SysResult {
+    let wanted = call.unsigned(0);
+    let personality = &call.process().personality;
+    let old = match wanted {
+        PERSONALITY_QUERY => personality.load(Ordering::Relaxed),
+        _ => personality.swap(wanted, Ordering::Relaxed),
+    };
+    Ok(u64::from(old))
+}

@@ -1,0 +1,161 @@
+//! Calls of class process: life, identity, limits, scheduling, control of processes and threads.
+
+mod capabilities;
+mod control;
+mod groups;
+mod identity;
+mod limits;
+mod schedule;
+mod wait;
+
+use core::sync::atomic::Ordering;
+
+use abi::Errno;
+use abi::process::{
+    ARCH_GET_CPUID, ARCH_GET_FS, ARCH_SET_CPUID, ARCH_SET_FS, CLONE_FILES, CLONE_FS,
+    CLONE_NAMESPACES, CLONE_SYSVSEM,
+};
+use alloc::sync::Arc;
+use base::user::UserContext;
+use hal::{Contract, Machine, UserContext as _};
+use policy::table::number;
+
+use crate::call::{Call, SysResult};
+use crate::dispatch;
+use crate::process::{Tid, exec, exit, fork, table};
+
+/// Carries out a call of this class that may run on any core.
+pub async fn serve(call: &Call) -> SysResult {
+    match call.number {
+        number::getpid => Ok(call.process().pid.to_value()),
+        number::gettid => Ok(call.thread.tid().to_value()),
+        number::getppid => Ok(call.process().parent_pid().to_value()),
+        number::set_tid_address => set_tid_address(call),
+        number::set_robust_list => set_robust_list(call),
+        number::get_robust_list => get_robust_list(call).await,
+        number::wait4 => wait::wait4(call).await,
+        number::waitid => wait::waitid(call).await,
+        number::getpgrp => Ok(call.process().group().to_value()),
+        number::getpgid => groups::getpgid(call),
+        number::setpgid => groups::setpgid(call),
+        number::getsid => groups::getsid(call),
+        number::setsid => groups::setsid(call),
+        number::getuid
+        | number::geteuid
+        | number::getgid
+        | number::getegid
+        | number::setuid
+        | number::setgid
+        | number::setreuid
+        | number::setregid
+        | number::setresuid
+        | number::setresgid
+        | number::getresuid
+        | number::getresgid
+        | number::setfsuid
+        | number::setfsgid
+        | number::getgroups
+        | number::setgroups => identity::serve(call).await,
+        number::capget => capabilities::capget(call).await,
+        number::capset => capabilities::capset(call).await,
+        number::getrlimit => limits::getrlimit(call).await,
+        number::setrlimit => limits::setrlimit(call).await,
+        number::prlimit64 => limits::prlimit64(call).await,
+        number::getrusage => limits::getrusage(call).await,
+        number::prctl => control::prctl(call).await,
+        number::personality => control::personality(call),
+        number::unshare => unshare(call),
+        _ => schedule::serve(call).await,
+    }
+}
+
+/// Carries out a call of this class that changes the caller's own control flow.
+pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
+    match call.number {
+        number::fork => fork::fork(call, context).await,
+        number::vfork => fork::vfork(call, context).await,
+        number::clone => fork::clone(call, context).await,
+        number::clone3 => fork::clone3(call, context).await,
+        number::execve => exec::execve(call, context).await,
+        number::execveat => exec::execveat(call, context).await,
+        number::exit => {
+            call.thread.request_exit(exit::exit_status(call.int(0)));
+            Ok(0)
+        }
+        number::exit_group => {
+            call.process().request_group_exit(exit::exit_status(call.int(0)));
+            Ok(0)
+        }
+        number::arch_prctl => arch_prctl(call, context).await,
+        number::sched_yield => {
+            base::task::yield_now().await;
+            Ok(0)
+        }
+        _ => Err(dispatch::unknown(call.number)),
+    }
+}
+
+fn set_tid_address(call: &Call) -> SysResult {
+    call.thread.clear_child_tid.store(call.argument(0), Ordering::Relaxed);
+    Ok(call.thread.tid().to_value())
+}
+
+/// Bytes of `struct robust_list_head`.
+const ROBUST_LIST_HEAD_SIZE: u64 = 24;
+
+fn set_robust_list(call: &Call) -> SysResult {
+    if call.argument(1) != ROBUST_LIST_HEAD_SIZE {
+        return Err(Errno::EINVAL);
+    }
+    call.thread.robust_list.store(call.argument(0), Ordering::Relaxed);
+    Ok(0)
+}
+
+async fn get_robust_list(call: &Call) -> SysResult {
+    let thread = match call.int(0) {
+        0 => call.thread.clone(),
+        tid => table::thread(Tid(tid)).ok_or(Errno::ESRCH)?,
+    };
+    if !Arc::ptr_eq(&thread.process, call.process()) {
+        control::may_inspect(call, &thread)?;
+    }
+    let head = thread.robust_list.load(Ordering::Relaxed);
+    call.user().write_value(call.argument(2), &ROBUST_LIST_HEAD_SIZE).await?;
+    call.user().write_value(call.argument(1), &head).await?;
+    Ok(0)
+}
+
+async fn arch_prctl(call: &Call, context: &mut UserContext) -> SysResult {
+    let address = call.argument(1);
+    match call.int(0) {
+        ARCH_SET_FS if address >= Machine::USER_END => Err(Errno::EPERM),
+        ARCH_SET_FS => {
+            context.set_thread_pointer(address);
+            Ok(0)
+        }
+        ARCH_GET_FS => {
+            call.user().write_value(address, &context.thread_pointer()).await?;
+            Ok(0)
+        }
+        // `cpuid` is always permitted, and forbidding it is not possible.
+        ARCH_GET_CPUID => Ok(1),
+        ARCH_SET_CPUID => Err(Errno::ENODEV),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn unshare(call: &Call) -> SysResult {
+    let flags = call.argument(0);
+    if flags & CLONE_NAMESPACES != 0 || flags & !(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & CLONE_FILES != 0 {
+        let own = call.thread.files().duplicate()?;
+        drop(call.thread.set_files(Arc::new(own)));
+    }
+    if flags & CLONE_FS != 0 {
+        let own = call.thread.directory().duplicate();
+        drop(call.thread.set_directory(Arc::new(own)));
+    }
+    Ok(0)
+}
