@@ -74,7 +74,7 @@ pub struct Process {
     /// Real user of the thread that ended last.
     pub(super) last_user: AtomicU32,
     /// Woken when a thread has left the process, and when the process has ended.
-    pub(super) thread_events: WaitQueue,
+    pub thread_events: WaitQueue,
     threads: Mutex<ThreadList>,
     executable: Mutex<Option<Location>>,
 }
