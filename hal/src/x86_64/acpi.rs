@@ -6,9 +6,9 @@
 
 use core::slice;
 
-use super::paging;
 use super::start_info::Range;
-use crate::contract::MAX_CPUS;
+use super::{devices, paging};
+use crate::contract::{MAX_CPUS, MmioDevice, PhysAddr};
 
 const MOST_IO_APICS: usize = 4;
 const MOST_OVERRIDES: usize = 16;
@@ -41,6 +41,8 @@ pub(super) struct Tables {
     /// Legacy line and the global interrupt that it is wired to.
     pub(super) overrides: [Option<(u32, u32)>; MOST_OVERRIDES],
     pub(super) sleep: Option<SleepRegister>,
+    /// virtio-mmio devices.
+    pub(super) devices: devices::List,
 }
 
 impl Tables {
@@ -53,6 +55,7 @@ impl Tables {
             io_apics: [None; MOST_IO_APICS],
             overrides: [None; MOST_OVERRIDES],
             sleep: None,
+            devices: devices::List::new(),
         }
     }
 }
@@ -116,7 +119,7 @@ pub(super) fn read(root_pointer: u64, mapped: &[Range], own: u32) -> Tables {
             let Some(table) = address.and_then(|address| reader.table(address)) else { continue };
             match &table[..4] {
                 b"APIC" => read_madt(table, &mut tables),
-                b"FACP" => tables.sleep = read_fadt(&reader, table),
+                b"FACP" => read_fadt(&reader, table, &mut tables),
                 _ => {}
             }
         }
@@ -201,15 +204,20 @@ fn read_madt_entry(kind: u8, entry: &[u8], tables: &mut Tables) -> Option<()> {
     Some(())
 }
 
-fn read_fadt(reader: &Reader<'_>, table: &[u8]) -> Option<SleepRegister> {
+fn read_fadt(reader: &Reader<'_>, table: &[u8], tables: &mut Tables) {
+    let code = u64_at(table, 140)
+        .filter(|&address| address != 0)
+        .or_else(|| u32_at(table, 40).map(u64::from))
+        .and_then(|address| reader.table(address))
+        .unwrap_or_default();
+    tables.sleep = sleep_register(table, soft_off_type(code));
+    find_virtio(code, &mut tables.devices);
+}
+
+fn sleep_register(table: &[u8], soft_off: Option<u8>) -> Option<SleepRegister> {
     const HARDWARE_REDUCED: u32 = 1 << 20;
     const ENABLE_8: u8 = 1 << 5;
     const ENABLE_16: u16 = 1 << 13;
-    let differential = u64_at(table, 140)
-        .filter(|&address| address != 0)
-        .or_else(|| u32_at(table, 40).map(u64::from))
-        .and_then(|address| reader.table(address));
-    let soft_off = differential.and_then(soft_off_type);
     if u32_at(table, 112)? & HARDWARE_REDUCED != 0 {
         // Generic address: space (0 memory, 1 port), width, offset, access size, address.
         let register = table.get(244..256)?;
@@ -228,6 +236,35 @@ fn read_fadt(reader: &Reader<'_>, table: &[u8]) -> Option<SleepRegister> {
         let port = u16::try_from(u32_at(table, 64)?).ok().filter(|&port| port != 0)?;
         let value = u16::from(soft_off.unwrap_or(0)) << 10 | ENABLE_16;
         Some(SleepRegister::Port { port, wide: true, value })
+    }
+}
+
+/// Finds the virtio-mmio devices that the byte code describes, without interpreting the rest: after the
+/// hardware id stand a descriptor of fixed memory and one of an interrupt (6.4.3.4 and 6.4.3.6).
+fn find_virtio(code: &[u8], devices: &mut devices::List) {
+    const ID: &[u8] = b"LNRO0005";
+    /// The descriptors stand no further behind the id.
+    const REACH: usize = 160;
+    const MEMORY: &[u8] = &[0x86, 9, 0];
+    const INTERRUPT: &[u8] = &[0x89, 6, 0];
+    let places = code.windows(ID.len()).enumerate().filter(|(_, window)| *window == ID);
+    for (place, _) in places {
+        let rest = &code[place + ID.len()..];
+        let rest = &rest[..rest.len().min(REACH)];
+        let after = |tag: &[u8]| {
+            rest.windows(tag.len()).position(|window| window == tag).map(|at| at + tag.len())
+        };
+        let device = || {
+            let (memory, interrupt) = (after(MEMORY)?, after(INTERRUPT)?);
+            Some(MmioDevice {
+                base: PhysAddr(u64::from(u32_at(rest, memory + 1)?)),
+                size: u32_at(rest, memory + 5)? as usize,
+                line: u32_at(rest, interrupt + 2)?,
+            })
+        };
+        if let Some(device) = device() {
+            devices.push(device);
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! virtio-mmio devices that the command line names: `virtio_mmio.device=SIZE@ADDRESS:LINE`.
+//! virtio-mmio devices: those that ACPI describes and those that the command line names,
+//! `virtio_mmio.device=SIZE@ADDRESS:LINE`.
 
 use crate::contract::{MmioDevice, PhysAddr};
 
@@ -19,7 +20,14 @@ impl List {
     pub(super) fn read(&mut self, command_line: &str) {
         let words = command_line.split_ascii_whitespace();
         let values = words.filter_map(|word| word.strip_prefix("virtio_mmio.device="));
-        for (slot, device) in self.list.iter_mut().zip(values.filter_map(parse)) {
+        values.filter_map(parse).for_each(|device| self.push(device));
+    }
+
+    /// Appends a device; one that is known already, or one too many, is passed over.
+    pub(super) fn push(&mut self, device: MmioDevice) {
+        if self.as_slice().iter().all(|known| known.base != device.base)
+            && let Some(slot) = self.list.get_mut(self.count)
+        {
             *slot = device;
             self.count += 1;
         }

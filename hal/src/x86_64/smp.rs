@@ -20,7 +20,7 @@ static ARRIVED: AtomicUsize = AtomicUsize::new(0);
 /// How long one core may take; far more than an idle machine needs.
 const DEADLINE_US: u64 = 2_000_000;
 /// After so long the start command is given again; a core that has started ignores it.
-const AGAIN_US: u64 = 20_000;
+const AGAIN_US: u64 = 1_000;
 
 /// Starts all cores of the plan but the running one; returns how many run.
 pub(super) fn start_cores(plan: &Plan, entry: fn(usize) -> !) -> usize {

@@ -125,17 +125,25 @@ pub(super) extern "C" fn start(start_info: u64, start_cycles: u64) -> ! {
 
     let plan =
         Plan { cores: tables.cores, core_count, stacks, trampoline: trampoline(&loader.ram) };
-    keep(&loader, plan, &free, memory_end, start_cycles);
+    keep(&loader, plan, tables.devices, &free, memory_end, start_cycles);
     // SAFETY: the stack is mapped and nobody's.
     unsafe { hal_call_on_stack(stacks[0].1, call_kernel) }
 }
 
-fn keep(loader: &StartInfo, plan: Plan, free: &Ranges, memory_end: u64, start_cycles: u64) {
+fn keep(
+    loader: &StartInfo,
+    plan: Plan,
+    devices: devices::List,
+    free: &Ranges,
+    memory_end: u64,
+    start_cycles: u64,
+) {
     // SAFETY: only core 0 runs, and nobody has a reference yet.
     let kept: &'static mut Kept = unsafe { &mut *KEPT.0.get() };
     kept.command_line = loader.command_line;
     let command_line: &'static [u8] = &kept.command_line[..loader.command_line_length];
     let command_line = core::str::from_utf8(command_line).unwrap_or("");
+    kept.devices = devices;
     kept.devices.read(command_line);
     let mut count = 0;
     for (slot, range) in kept.free.iter_mut().zip(free.as_slice()) {
