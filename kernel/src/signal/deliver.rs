@@ -172,11 +172,12 @@ pub fn force(thread: &Arc<Thread>, info: SignalInfo) {
         thread.process.request_group_exit(death_status(signal));
         return;
     }
-    let mut state = thread.signals.lock();
-    let blocked = state.blocked.contains(signal);
+    // Only the thread itself changes its mask, and it is here.
+    let blocked = thread.signals.blocked().contains(signal);
     if blocked || actions.ignores(signal) {
         actions.reset(signal);
     }
+    let mut state = thread.signals.lock();
     if blocked {
         let mask = state.blocked.without(SignalSet::of(signal));
         thread.signals.set_blocked(&mut state, mask);
