@@ -1,0 +1,179 @@
+//! Inodes that are in no directory: what is behind pipes and other objects that a call makes.
+//!
+//! They live on one invisible mount, so that every open file has a location.
+
+use crate::file::File;
+use crate::inode::{AttributeChange, FileSystem, FileSystemStatistics, Inode, anonymous_device};
+use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
+use crate::mount::{Location, Mount};
+use crate::pipe::Pipe;
+use abi::Errno;
+use abi::fs::{ANON_INODE_FS_MAGIC, OpenFlags, PIPEFS_MAGIC};
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use base::sync::{Mutex, Once, rank};
+use core::any::Any;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// How an anonymous inode is shown in `/proc/PID/fd`.
+#[derive(Clone, Copy, Debug)]
+pub enum Label {
+    /// `name:[number]`.
+    Numbered(&'static str),
+    /// As it is.
+    Plain(&'static str),
+}
+
+/// An inode without a name.
+pub struct AnonymousInode {
+    id: InodeId,
+    kind: NodeKind,
+    label: Label,
+    born: Timestamp,
+    pipe: Option<Arc<Pipe>>,
+    /// What `fchmod` and `fchown` can change.
+    permissions: Mutex<Permissions>,
+}
+
+struct AnonymousFs {
+    type_name: &'static str,
+    magic: i64,
+    device: u64,
+}
+
+impl FileSystem for AnonymousFs {
+    fn type_name(&self) -> &'static str {
+        self.type_name
+    }
+
+    fn device(&self) -> u64 {
+        self.device
+    }
+
+    fn root(&self) -> Arc<dyn Inode> {
+        AnonymousInode::make(
+            InodeId { device: self.device, number: 1 },
+            NodeKind::Directory,
+            Label::Plain("/"),
+            None,
+            Permissions { mode: 0o500, user: 0, group: 0 },
+        )
+    }
+
+    fn statistics(&self) -> FileSystemStatistics {
+        FileSystemStatistics {
+            magic: self.magic,
+            block_size: 4096,
+            blocks: 0,
+            free_blocks: 0,
+            inodes: 0,
+            free_inodes: 0,
+        }
+    }
+}
+
+struct Home {
+    mount: Arc<Mount>,
+    next_number: AtomicU64,
+}
+
+static PIPES: Once<Home> = Once::new();
+static OTHERS: Once<Home> = Once::new();
+
+fn home(is_pipe: bool) -> &'static Home {
+    let (home, type_name, magic) = if is_pipe {
+        (&PIPES, "pipefs", PIPEFS_MAGIC)
+    } else {
+        (&OTHERS, "anon_inodefs", ANON_INODE_FS_MAGIC)
+    };
+    home.call_once(|| {
+        let file_system = Arc::new(AnonymousFs { type_name, magic, device: anonymous_device() });
+        Home {
+            mount: Mount::detached(file_system, type_name, 0),
+            next_number: AtomicU64::new(2),
+        }
+    })
+}
+
+impl AnonymousInode {
+    fn make(
+        id: InodeId,
+        kind: NodeKind,
+        label: Label,
+        pipe: Option<Arc<Pipe>>,
+        permissions: Permissions,
+    ) -> Arc<AnonymousInode> {
+        Arc::new(AnonymousInode {
+            id,
+            kind,
+            label,
+            born: Timestamp::now(),
+            pipe,
+            permissions: Mutex::new(&rank::INODE, permissions),
+        })
+    }
+
+    /// The location of a new inode without a name.
+    pub fn location(kind: NodeKind, label: Label, permissions: Permissions) -> Location {
+        let home = home(false);
+        let number = home.next_number.fetch_add(1, Ordering::Relaxed);
+        let id = InodeId { device: home.mount.file_system().device(), number };
+        let inode = AnonymousInode::make(id, kind, label, None, permissions);
+        Location { mount: home.mount.clone(), inode }
+    }
+
+    /// The location of a new pipe.
+    pub fn pipe_location(pipe: Arc<Pipe>, user: u32, group: u32) -> Location {
+        let home = home(true);
+        let number = home.next_number.fetch_add(1, Ordering::Relaxed);
+        let id = InodeId { device: home.mount.file_system().device(), number };
+        let permissions = Permissions { mode: 0o600, user, group };
+        let label = Label::Numbered("pipe");
+        let inode = AnonymousInode::make(id, NodeKind::Fifo, label, Some(pipe), permissions);
+        Location { mount: home.mount.clone(), inode }
+    }
+}
+
+impl Inode for AnonymousInode {
+    fn id(&self) -> InodeId {
+        self.id
+    }
+
+    fn kind(&self) -> NodeKind {
+        self.kind
+    }
+
+    fn metadata(&self) -> Metadata {
+        Metadata {
+            permissions: *self.permissions.lock(),
+            ..Metadata::simple(self.id, self.kind, 0, self.born)
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn set_attributes(&self, change: &AttributeChange) -> Result<(), Errno> {
+        let mut permissions = self.permissions.lock();
+        permissions.mode = change.mode.unwrap_or(permissions.mode);
+        permissions.user = change.user.unwrap_or(permissions.user);
+        permissions.group = change.group.unwrap_or(permissions.group);
+        Ok(())
+    }
+
+    fn label(&self) -> Option<String> {
+        Some(match self.label {
+            Label::Numbered(name) => format!("{name}:[{}]", self.id.number),
+            Label::Plain(name) => String::from(name),
+        })
+    }
+
+    fn open(&self, flags: OpenFlags) -> Result<Option<Arc<dyn File>>, Errno> {
+        match &self.pipe {
+            Some(pipe) => pipe.open_fifo(flags).map(Some),
+            None => Err(Errno::ENXIO),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What every file system offers: the trait of its objects, and of itself.
+//!
+//! An inode checks neither permissions nor read-only mounts: `walk`, `tree` and `open` do that once
+//! for all file systems. It does keep its own invariants: names are unique, directories are removed
+//! only when empty, no directory becomes its own descendant.
+
+use crate::file::File;
+use crate::identity::Identity;
+use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
+use crate::mount::Location;
+use abi::Errno;
+use abi::fs::{AllocateFlags, RenameFlags, Seals};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::io::{Sink, Source};
+use base::memory::Frame;
+use core::any::Any;
+use core::sync::atomic::AtomicI32;
+
+/// What a new inode shall be.
+#[derive(Clone, Debug)]
+pub struct NewNode<'a> {
+    /// Kind, with what the kind needs.
+    pub content: NewContent<'a>,
+    /// Permission bits, the caller's mask already applied.
+    pub mode: u32,
+    /// Owner.
+    pub user: u32,
+    /// Group.
+    pub group: u32,
+}
+
+/// Content of a new inode.
+#[derive(Clone, Copy, Debug)]
+pub enum NewContent<'a> {
+    /// An empty file.
+    Regular,
+    /// An empty directory.
+    Directory,
+    /// A symbolic link with this target.
+    Symlink(&'a [u8]),
+    /// A character device.
+    CharacterDevice(u64),
+    /// A block device.
+    BlockDevice(u64),
+    /// A named pipe.
+    Fifo,
+    /// A named socket.
+    Socket,
+}
+
+impl NewContent<'_> {
+    /// The kind of the inode.
+    pub const fn kind(&self) -> NodeKind {
+        match self {
+            NewContent::Regular => NodeKind::Regular,
+            NewContent::Directory => NodeKind::Directory,
+            NewContent::Symlink(_) => NodeKind::Symlink,
+            NewContent::CharacterDevice(_) => NodeKind::CharacterDevice,
+            NewContent::BlockDevice(_) => NodeKind::BlockDevice,
+            NewContent::Fifo => NodeKind::Fifo,
+            NewContent::Socket => NodeKind::Socket,
+        }
+    }
+}
+
+/// A change of attributes; what is `None` stays. The change time becomes the present.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttributeChange {
+    /// New permission bits.
+    pub mode: Option<u32>,
+    /// New owner.
+    pub user: Option<u32>,
+    /// New group.
+    pub group: Option<u32>,
+    /// New time of last access.
+    pub accessed: Option<Timestamp>,
+    /// New time of last change of content.
+    pub modified: Option<Timestamp>,
+}
+
+/// Where an inode was last linked.
+#[derive(Clone)]
+pub struct Place {
+    /// The directory.
+    pub parent: Arc<dyn Inode>,
+    /// The name in it.
+    pub name: Arc<[u8]>,
+    /// The name is gone.
+    pub removed: bool,
+}
+
+/// One entry of a directory, as `getdents64` gives it.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectoryEntry<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Inode number.
+    pub number: u64,
+    /// Kind of the inode.
+    pub kind: NodeKind,
+    /// Cursor from which the entries after this one can be read.
+    pub next: u64,
+}
+
+/// Where a symbolic link leads.
+pub enum LinkTarget {
+    /// To a path, relative to the directory that holds the link.
+    Path(Vec<u8>),
+    /// Straight to a place (links such as `/proc/self/fd/0`).
+    Place(Location),
+}
+
+/// An object on a file system. See the methods' defaults for what each kind must provide.
+///
+/// Methods of one inode may be called from several cores at once; each is atomic unless it says
+/// otherwise.
+pub trait Inode: Send + Sync + Any {
+    /// Which inode it is.
+    fn id(&self) -> InodeId;
+    /// What it is; never changes.
+    fn kind(&self) -> NodeKind;
+    /// A snapshot of all attributes.
+    fn metadata(&self) -> Metadata;
+    /// Who may do what.
+    fn permissions(&self) -> Permissions {
+        self.metadata().permissions
+    }
+    /// The inode as its concrete type.
+    fn as_any(&self) -> &dyn Any;
+
+    /// Changes attributes.
+    fn set_attributes(&self, _change: &AttributeChange) -> Result<(), Errno> {
+        Err(Errno::EPERM)
+    }
+    /// Notes an access for the access time, as the mount option `relatime` says.
+    fn note_access(&self) {}
+    /// The text that stands for it where it has no path, such as `pipe:[17]`.
+    fn label(&self) -> Option<String> {
+        None
+    }
+
+    /// The directory that holds this directory; `None` at the root of a file system.
+    fn parent(&self) -> Option<Arc<dyn Inode>> {
+        None
+    }
+    /// The directory and the name under which the inode was last linked; `None` when it never had a
+    /// name or the file system does not know.
+    fn place(&self) -> Option<Place> {
+        None
+    }
+    /// Directory: the inode of a name (never `.` or `..`). `ENOENT` when there is none.
+    fn lookup(&self, _name: &[u8]) -> Result<Arc<dyn Inode>, Errno> {
+        Err(Errno::ENOTDIR)
+    }
+    /// Directory: makes a new inode. `EEXIST` when the name is taken.
+    fn create(&self, _name: &[u8], _new: &NewNode<'_>) -> Result<Arc<dyn Inode>, Errno> {
+        Err(Errno::EPERM)
+    }
+    /// Directory: makes a new inode without a name.
+    fn create_nameless(&self, _new: &NewNode<'_>) -> Result<Arc<dyn Inode>, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Directory: gives an inode of the same file system one more name.
+    fn link(&self, _name: &[u8], _target: &Arc<dyn Inode>) -> Result<(), Errno> {
+        Err(Errno::EPERM)
+    }
+    /// Directory: removes the name of something that is not a directory. `ESTALE` when the name is
+    /// not that of `expected` any more: look again.
+    fn unlink(&self, _name: &[u8], _expected: InodeId) -> Result<(), Errno> {
+        Err(Errno::EPERM)
+    }
+    /// Directory: removes an empty directory. `ESTALE` as for `unlink`.
+    fn remove_directory(&self, _name: &[u8], _expected: InodeId) -> Result<(), Errno> {
+        Err(Errno::EPERM)
+    }
+    /// Directory: moves `old` to `new` in `to`, a directory of the same file system, and replaces
+    /// what is there as `rename` says. `moved` and `replaced` are what the caller found under both
+    /// names; `ESTALE` when they are not any more.
+    fn rename(
+        &self,
+        _old: &[u8],
+        _moved: InodeId,
+        _to: &Arc<dyn Inode>,
+        _new: &[u8],
+        _replaced: Option<InodeId>,
+        _flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        Err(Errno::EPERM)
+    }
+    /// Directory: gives the entries after `cursor` (0: from the start, `.` and `..` included) to
+    /// `emit` until it returns false. An entry that exists all the while is given exactly once,
+    /// whatever else happens to the directory.
+    fn read_directory(
+        &self,
+        _cursor: u64,
+        _emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        Err(Errno::ENOTDIR)
+    }
+
+    /// Symbolic link: its text.
+    fn read_link(&self, _identity: &Identity) -> Result<Vec<u8>, Errno> {
+        Err(Errno::EINVAL)
+    }
+    /// Symbolic link: where it leads.
+    fn follow_link(&self, identity: &Identity) -> Result<LinkTarget, Errno> {
+        self.read_link(identity).map(LinkTarget::Path)
+    }
+
+    /// Regular file: moves bytes from `offset` on into the sink; 0 at the end of the file.
+    fn read_at(&self, _offset: u64, _sink: &mut dyn Sink) -> Result<usize, Errno> {
+        Err(Errno::EINVAL)
+    }
+    /// Regular file: moves bytes from the source to `offset` on; the file grows as needed.
+    fn write_at(&self, _offset: u64, _source: &mut dyn Source) -> Result<usize, Errno> {
+        Err(Errno::EINVAL)
+    }
+    /// Regular file: as `write_at` the end, atomically. Gives where the bytes went, and how many.
+    fn append(&self, _source: &mut dyn Source) -> Result<(u64, usize), Errno> {
+        Err(Errno::EINVAL)
+    }
+    /// Regular file: sets the size; what is added reads as zeros.
+    fn truncate(&self, _size: u64) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+    /// Regular file: reserves, punches or zeroes a range, as `fallocate`.
+    fn allocate(&self, _flags: AllocateFlags, _offset: u64, _length: u64) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Regular file: the first data (or hole, when `hole`) at or after an offset. `ENXIO` when there
+    /// is none or the offset is at or past the end.
+    fn seek_content(&self, offset: u64, hole: bool) -> Result<u64, Errno> {
+        let size = self.metadata().size;
+        if offset >= size {
+            return Err(Errno::ENXIO);
+        }
+        Ok(if hole { size } else { offset })
+    }
+    /// Regular file: the frame that holds page `index`, shared with the page cache: what is written
+    /// to it is in the file. `EFAULT` when the page lies past the end; `ENODEV` when the file cannot
+    /// be mapped.
+    fn page(&self, _index: u64) -> Result<Frame, Errno> {
+        Err(Errno::ENODEV)
+    }
+    /// Regular file that takes seals: which it has.
+    fn seals(&self) -> Option<Seals> {
+        None
+    }
+    /// Regular file that takes seals: adds some.
+    fn add_seals(&self, _seals: Seals) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+    /// Regular file that can be executed: the count of its writers, or minus the count of those who
+    /// deny writing.
+    fn writers(&self) -> Option<&AtomicI32> {
+        None
+    }
+
+    /// What opening does for anything but regular files, directories and device nodes: FIFOs, and
+    /// pseudo-files. `None`: the ordinary behaviour of the kind.
+    fn open(&self, _flags: abi::fs::OpenFlags) -> Result<Option<Arc<dyn File>>, Errno> {
+        Ok(None)
+    }
+}
+
+impl core::fmt::Debug for dyn Inode {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Inode({:?}, {:?})", self.id(), self.kind())
+    }
+}
+
+/// Numbers of a file system, as `statfs` gives them.
+#[derive(Clone, Copy, Debug)]
+pub struct FileSystemStatistics {
+    /// Magic number of its type.
+    pub magic: i64,
+    /// Size of a block, in bytes.
+    pub block_size: u32,
+    /// Blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free_blocks: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Free inodes.
+    pub free_inodes: u64,
+}
+
+/// A file system.
+pub trait FileSystem: Send + Sync {
+    /// Its type, as in `/proc/filesystems`.
+    fn type_name(&self) -> &'static str;
+    /// Its device number, unique among all file systems.
+    fn device(&self) -> u64;
+    /// Its root directory.
+    fn root(&self) -> Arc<dyn Inode>;
+    /// Its numbers.
+    fn statistics(&self) -> FileSystemStatistics;
+    /// Options for `/proc/mounts`, each with a leading comma.
+    fn options(&self) -> String {
+        String::new()
+    }
+    /// Changes options by a remount.
+    fn remount(&self, _options: &str) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+/// A device number for a file system that has no device.
+pub fn anonymous_device() -> u64 {
+    use core::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    abi::fs::make_device(0, NEXT.fetch_add(1, Ordering::Relaxed))
+}

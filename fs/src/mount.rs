@@ -1,0 +1,474 @@
+//! The tree of mounts: which file system is seen where.
+//!
+//! A `Location` is an inode as seen through a mount: the same inode may be seen through several
+//! (bind mounts). There is one tree for all processes (no mount namespaces); a process sees the part
+//! under its root.
+//!
+//! All links between mounts live in one table under one lock (`TREE`); a mount itself holds only its
+//! flags and the number of mounts on it, so that walking through directories that nothing is mounted
+//! on takes no lock.
+
+use crate::inode::{FileSystem, Inode, Place};
+use crate::metadata::InodeId;
+use abi::Errno;
+use abi::fs::mount::*;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::sync::{RwLock, rank};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// One file system (or a part of it), seen at one place.
+pub struct Mount {
+    id: u64,
+    file_system: Arc<dyn FileSystem>,
+    root: Arc<dyn Inode>,
+    source: String,
+    flags: AtomicU64,
+    mounts_on_it: AtomicUsize,
+}
+
+/// An inode as seen through a mount.
+#[derive(Clone)]
+pub struct Location {
+    /// The mount.
+    pub mount: Arc<Mount>,
+    /// The inode.
+    pub inode: Arc<dyn Inode>,
+}
+
+/// Where a mount is attached.
+struct Attachment {
+    parent: Arc<Mount>,
+    place: Arc<dyn Inode>,
+    child: Arc<Mount>,
+}
+
+/// All attachments, by id of the child, and the children by where they are attached. The topmost of
+/// several mounts on one place is attached to the root of the one below it.
+struct Tree {
+    by_child: BTreeMap<u64, Attachment>,
+    by_place: BTreeMap<(u64, InodeId), u64>,
+}
+
+static TREE: RwLock<Tree> =
+    RwLock::new(&rank::MOUNTS, Tree { by_child: BTreeMap::new(), by_place: BTreeMap::new() });
+
+/// Mount flags that a remount can change and that `statfs` shows.
+const FLAG_MASK: u64 = MS_RDONLY
+    | MS_NOSUID
+    | MS_NODEV
+    | MS_NOEXEC
+    | MS_NOATIME
+    | MS_NODIRATIME
+    | MS_RELATIME
+    | MS_STRICTATIME;
+
+impl Mount {
+    /// A mount of a file system that is attached nowhere: the root of a tree, or the invisible home
+    /// of pipes.
+    pub fn detached(file_system: Arc<dyn FileSystem>, source: &str, flags: u64) -> Arc<Mount> {
+        let root = file_system.root();
+        Mount::of_part(file_system, root, source, flags)
+    }
+
+    fn of_part(
+        file_system: Arc<dyn FileSystem>,
+        root: Arc<dyn Inode>,
+        source: &str,
+        flags: u64,
+    ) -> Arc<Mount> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Mount {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            file_system,
+            root,
+            source: String::from(source),
+            flags: AtomicU64::new(flags & FLAG_MASK),
+            mounts_on_it: AtomicUsize::new(0),
+        })
+    }
+
+    /// Its number, unique.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The file system that it shows.
+    pub fn file_system(&self) -> &Arc<dyn FileSystem> {
+        &self.file_system
+    }
+
+    /// The inode that it shows at its place.
+    pub fn root(&self) -> &Arc<dyn Inode> {
+        &self.root
+    }
+
+    /// The `MS_` flags in force.
+    pub fn flags(&self) -> u64 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing may be changed through it.
+    pub fn is_read_only(&self) -> bool {
+        self.flags() & MS_RDONLY != 0
+    }
+
+    /// Whether reading through it updates access times.
+    pub fn updates_access_time(&self) -> bool {
+        self.flags() & (MS_NOATIME | MS_RDONLY) == 0
+    }
+
+    /// `EROFS` when nothing may be changed through it.
+    pub fn check_writable(&self) -> Result<(), Errno> {
+        if self.is_read_only() { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
+    /// Changes the flags by a remount.
+    pub fn set_flags(&self, flags: u64) {
+        self.flags.store(flags & FLAG_MASK, Ordering::Relaxed);
+    }
+}
+
+impl Location {
+    /// The root of a mount.
+    pub fn root_of(mount: &Arc<Mount>) -> Location {
+        Location { mount: mount.clone(), inode: mount.root.clone() }
+    }
+
+    /// Whether both are the same inode seen through the same mount.
+    pub fn is_same(&self, other: &Location) -> bool {
+        self.mount.id == other.mount.id && self.inode.id() == other.inode.id()
+    }
+
+    /// Whether it is what its mount shows at its place.
+    pub fn is_mount_root(&self) -> bool {
+        self.inode.id() == self.mount.root.id()
+    }
+
+    /// Goes down into what is mounted here, if anything is.
+    pub fn descend(self) -> Location {
+        if self.mount.mounts_on_it.load(Ordering::Acquire) == 0 {
+            return self;
+        }
+        let tree = TREE.read();
+        let mut here = self;
+        while let Some(child) = tree.mounted_at(&here) {
+            here = Location::root_of(child);
+        }
+        here
+    }
+
+    /// Whether something is mounted here.
+    pub fn is_mount_point(&self) -> bool {
+        self.mount.mounts_on_it.load(Ordering::Acquire) > 0 && TREE.read().mounted_at(self).is_some()
+    }
+
+    /// The directory that holds this one, not past `root`; what is mounted there hides it.
+    pub fn parent_within(&self, root: &Location) -> Location {
+        let mut here = self.clone();
+        while !here.is_same(root) {
+            if here.is_mount_root() {
+                match here.mount.attached_at() {
+                    Some(place) => here = place,
+                    None => return here,
+                }
+            } else {
+                return match here.inode.parent() {
+                    Some(inode) => Location { mount: here.mount, inode }.descend(),
+                    None => here,
+                };
+            }
+        }
+        here
+    }
+}
+
+impl Mount {
+    /// Where it is attached.
+    pub fn attached_at(&self) -> Option<Location> {
+        TREE.read().by_child.get(&self.id).map(|attachment| Location {
+            mount: attachment.parent.clone(),
+            inode: attachment.place.clone(),
+        })
+    }
+}
+
+impl Tree {
+    fn mounted_at(&self, place: &Location) -> Option<&Arc<Mount>> {
+        let child = self.by_place.get(&(place.mount.id, place.inode.id()))?;
+        self.by_child.get(child).map(|attachment| &attachment.child)
+    }
+
+    fn attach(&mut self, at: &Location, child: Arc<Mount>) {
+        at.mount.mounts_on_it.fetch_add(1, Ordering::Release);
+        self.by_place.insert((at.mount.id, at.inode.id()), child.id);
+        let attachment =
+            Attachment { parent: at.mount.clone(), place: at.inode.clone(), child: child.clone() };
+        self.by_child.insert(child.id, attachment);
+    }
+
+    fn detach(&mut self, child: u64) -> Option<Attachment> {
+        let attachment = self.by_child.remove(&child)?;
+        self.by_place.remove(&(attachment.parent.id, attachment.place.id()));
+        attachment.parent.mounts_on_it.fetch_sub(1, Ordering::Release);
+        Some(attachment)
+    }
+}
+
+/// Mounts a file system on a directory (or on what is mounted there last).
+pub fn mount(
+    at: &Location,
+    file_system: Arc<dyn FileSystem>,
+    source: &str,
+    flags: u64,
+) -> Result<Arc<Mount>, Errno> {
+    let child = Mount::detached(file_system, source, flags);
+    attach_topmost(at, child.clone());
+    Ok(child)
+}
+
+/// Shows the tree under `from` also at `at`, with the mounts in it when `recursive`.
+pub fn bind(at: &Location, from: &Location, recursive: bool) -> Result<Arc<Mount>, Errno> {
+    let copy = |location: &Location| {
+        Mount::of_part(
+            location.mount.file_system.clone(),
+            location.inode.clone(),
+            &location.mount.source,
+            location.mount.flags(),
+        )
+    };
+    let child = copy(from);
+    if recursive {
+        let mut originals: Vec<(Arc<Mount>, Arc<Mount>)> = Vec::new();
+        originals.push((from.mount.clone(), child.clone()));
+        let mut next = 0;
+        while let Some((original, twin)) = originals.get(next).cloned() {
+            next += 1;
+            for (place, below) in original.children() {
+                let under = original.id != from.mount.id || is_below(&place, &from.inode);
+                if under {
+                    let below_twin = copy(&Location::root_of(&below));
+                    let at = Location { mount: twin.clone(), inode: place };
+                    TREE.write().attach(&at, below_twin.clone());
+                    originals.push((below, below_twin));
+                }
+            }
+        }
+    }
+    attach_topmost(at, child.clone());
+    Ok(child)
+}
+
+fn attach_topmost(at: &Location, child: Arc<Mount>) {
+    let mut tree = TREE.write();
+    let mut top = at.clone();
+    while let Some(upper) = tree.mounted_at(&top) {
+        top = Location::root_of(upper);
+    }
+    tree.attach(&top, child);
+}
+
+/// Whether an inode is, or lies below, a directory of the same file system.
+pub fn is_below(inode: &Arc<dyn Inode>, directory: &Arc<dyn Inode>) -> bool {
+    let mut here = inode.clone();
+    loop {
+        if here.id() == directory.id() {
+            return true;
+        }
+        match here.parent() {
+            Some(parent) if parent.id() != here.id() => here = parent,
+            _ => return false,
+        }
+    }
+}
+
+impl Mount {
+    fn children(&self) -> Vec<(Arc<dyn Inode>, Arc<Mount>)> {
+        let tree = TREE.read();
+        tree.by_child
+            .values()
+            .filter(|attachment| attachment.parent.id == self.id)
+            .map(|attachment| (attachment.place.clone(), attachment.child.clone()))
+            .collect()
+    }
+}
+
+/// Moves a mount to another place. `EINVAL` for the root of the tree, `ELOOP` into itself.
+pub fn relocate(from: &Location, at: &Location) -> Result<(), Errno> {
+    if !from.is_mount_root() {
+        return Err(Errno::EINVAL);
+    }
+    let mut above = Some(at.clone());
+    while let Some(location) = above {
+        if location.mount.id == from.mount.id {
+            return Err(Errno::ELOOP);
+        }
+        above = location.mount.attached_at();
+    }
+    let mut tree = TREE.write();
+    let attachment = tree.detach(from.mount.id).ok_or(Errno::EINVAL)?;
+    let mut top = at.clone();
+    while let Some(upper) = tree.mounted_at(&top) {
+        top = Location::root_of(upper);
+    }
+    tree.attach(&top, attachment.child);
+    Ok(())
+}
+
+/// Detaches the mount whose root the location is. `EINVAL` when it is no mount or the root of the
+/// tree, `EBUSY` while something is mounted on it or somebody is in it, unless `detach`: then it
+/// disappears from the tree with all that is mounted on it and lives on until its users are gone.
+pub fn unmount(location: Location, detach: bool) -> Result<(), Errno> {
+    if !location.is_mount_root() {
+        return Err(Errno::EINVAL);
+    }
+    let Location { mount, inode } = location;
+    drop(inode);
+    let mut removed = Vec::new();
+    let mut tree = TREE.write();
+    if !tree.by_child.contains_key(&mount.id) {
+        return Err(Errno::EINVAL);
+    }
+    if !detach {
+        // One reference is the tree's, one is ours.
+        let is_used = mount.mounts_on_it.load(Ordering::Acquire) > 0 || Arc::strong_count(&mount) > 2;
+        if is_used {
+            return Err(Errno::EBUSY);
+        }
+    }
+    let mut doomed = Vec::new();
+    doomed.push(mount.id);
+    while let Some(id) = doomed.pop() {
+        doomed.extend(
+            tree.by_child.values().filter(|a| a.parent.id == id).map(|a| a.child.id),
+        );
+        removed.extend(tree.detach(id));
+    }
+    // What was removed is dropped after the lock: a file system may end with it.
+    drop(tree);
+    drop(removed);
+    Ok(())
+}
+
+/// The path of a location as a process with this root sees it. The second value is false when the
+/// location lies outside of the root; `None` when its name has been removed.
+pub fn path_of(location: &Location, root: &Location) -> (Option<Vec<u8>>, bool) {
+    let (path, removed, reachable) = describe(location, root);
+    (if removed { None } else { Some(path) }, reachable)
+}
+
+/// The path for `/proc/PID/fd` and `maps`: as Linux, with ` (deleted)` behind a removed name, and
+/// the label of what has no path.
+pub fn display_path(location: &Location, root: &Location) -> Vec<u8> {
+    if let Some(label) = location.inode.label() {
+        return label.into_bytes();
+    }
+    let (mut path, removed, _) = describe(location, root);
+    if removed {
+        path.extend_from_slice(b" (deleted)");
+    }
+    path
+}
+
+fn describe(location: &Location, root: &Location) -> (Vec<u8>, bool, bool) {
+    let mut names: Vec<Arc<[u8]>> = Vec::new();
+    let mut here = location.clone();
+    let mut any_removed = false;
+    let mut reachable = true;
+    while !here.is_same(root) {
+        if here.is_mount_root() {
+            match here.mount.attached_at() {
+                Some(place) => here = place,
+                None => {
+                    reachable = false;
+                    break;
+                }
+            }
+            continue;
+        }
+        let Some(Place { parent, name, removed }) = here.inode.place() else {
+            any_removed = true;
+            break;
+        };
+        any_removed |= removed;
+        names.push(name);
+        here = Location { mount: here.mount, inode: parent };
+    }
+    let mut path = Vec::new();
+    for name in names.iter().rev() {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    if path.is_empty() {
+        path.push(b'/');
+    }
+    (path, any_removed, reachable)
+}
+
+/// One line of `/proc/mounts`.
+pub struct MountLine {
+    /// What is mounted.
+    pub source: String,
+    /// Where, as the given root sees it.
+    pub path: Vec<u8>,
+    /// Type of the file system.
+    pub type_name: &'static str,
+    /// Options, comma-separated.
+    pub options: String,
+    /// Id of the mount.
+    pub id: u64,
+    /// Id of the mount that it is attached to; its own when it is attached nowhere.
+    pub parent: u64,
+    /// Device number of the file system.
+    pub device: u64,
+}
+
+/// All mounts that a process with this root sees, lower ones first.
+pub fn list(root: &Location) -> Vec<MountLine> {
+    let mut mounts: Vec<Arc<Mount>> = Vec::new();
+    mounts.push(root.mount.clone());
+    let mut next = 0;
+    while let Some(mount) = mounts.get(next).cloned() {
+        next += 1;
+        mounts.extend(mount.children().into_iter().map(|(_, child)| child));
+    }
+    mounts
+        .iter()
+        .filter_map(|mount| {
+            let (path, reachable) = path_of(&Location::root_of(mount), root);
+            let path = path.filter(|_| reachable)?;
+            Some(MountLine {
+                source: mount.source.clone(),
+                path,
+                type_name: mount.file_system.type_name(),
+                options: mount.options_text(),
+                id: mount.id,
+                parent: mount.attached_at().map_or(mount.id, |place| place.mount.id),
+                device: mount.file_system.device(),
+            })
+        })
+        .collect()
+}
+
+impl Mount {
+    fn options_text(&self) -> String {
+        let flags = self.flags();
+        let mut text = String::from(if flags & MS_RDONLY != 0 { "ro" } else { "rw" });
+        let named = [
+            (MS_NOSUID, ",nosuid"),
+            (MS_NODEV, ",nodev"),
+            (MS_NOEXEC, ",noexec"),
+            (MS_NODIRATIME, ",nodiratime"),
+        ];
+        for (flag, name) in named {
+            if flags & flag != 0 {
+                text.push_str(name);
+            }
+        }
+        text.push_str(if flags & MS_NOATIME != 0 { ",noatime" } else { ",relatime" });
+        text.push_str(&self.file_system.options());
+        text
+    }
+}

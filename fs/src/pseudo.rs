@@ -1,0 +1,360 @@
+//! Pseudo-files: directories, files and links whose content somebody computes when it is asked for.
+//!
+//! A provider says what is in a directory (`Directory`), what a file reads as (`Content`), where a
+//! link leads (`Link`); this module makes inodes of it. An inode is made anew for each look-up, so
+//! providers must give the same thing the same number.
+//!
+//! A file is computed when it is first read after opening, and again when it is read from the
+//! beginning; so a reader that reads in pieces sees one consistent text.
+
+use crate::file::{File, Transfer, seek_in};
+use crate::identity::Identity;
+use crate::inode::{
+    DirectoryEntry, FileSystem, FileSystemStatistics, Inode, LinkTarget, Place, anonymous_device,
+};
+use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
+use abi::Errno;
+use abi::fs::OpenFlags;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use base::io::{Sink, Source};
+use base::sync::{Mutex, rank};
+use core::any::Any;
+
+/// One thing in a pseudo-directory.
+#[derive(Clone)]
+pub struct Entry {
+    /// Inode number; the same thing always has the same.
+    pub number: u64,
+    /// Who may do what.
+    pub permissions: Permissions,
+    /// What it is.
+    pub node: EntryNode,
+}
+
+/// What an entry is.
+#[derive(Clone)]
+pub enum EntryNode {
+    /// A directory.
+    Directory(Arc<dyn Directory>),
+    /// A file.
+    File(Arc<dyn Content>),
+    /// A symbolic link.
+    Link(Arc<dyn Link>),
+}
+
+impl Entry {
+    /// A directory of the superuser that everybody may read.
+    pub fn directory(number: u64, directory: Arc<dyn Directory>) -> Entry {
+        let permissions = Permissions { mode: 0o555, user: 0, group: 0 };
+        Entry { number, permissions, node: EntryNode::Directory(directory) }
+    }
+
+    /// A file of the superuser that everybody may read.
+    pub fn file(number: u64, content: Arc<dyn Content>) -> Entry {
+        let permissions = Permissions { mode: 0o444, user: 0, group: 0 };
+        Entry { number, permissions, node: EntryNode::File(content) }
+    }
+
+    /// A link of the superuser.
+    pub fn link(number: u64, link: Arc<dyn Link>) -> Entry {
+        let permissions = Permissions { mode: 0o777, user: 0, group: 0 };
+        Entry { number, permissions, node: EntryNode::Link(link) }
+    }
+
+    /// The same with another owner.
+    pub fn owned_by(mut self, user: u32, group: u32) -> Entry {
+        self.permissions.user = user;
+        self.permissions.group = group;
+        self
+    }
+
+    /// The same with other permission bits.
+    pub fn with_mode(mut self, mode: u32) -> Entry {
+        self.permissions.mode = mode;
+        self
+    }
+
+    fn kind(&self) -> NodeKind {
+        match self.node {
+            EntryNode::Directory(_) => NodeKind::Directory,
+            EntryNode::File(_) => NodeKind::Regular,
+            EntryNode::Link(_) => NodeKind::Symlink,
+        }
+    }
+}
+
+/// What a listing gives for one entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its inode number.
+    pub number: u64,
+    /// Its kind.
+    pub kind: NodeKind,
+    /// Cursor of the entry: greater than those before it, and always the same for the same entry.
+    pub cursor: u64,
+}
+
+/// Content of a pseudo-directory.
+pub trait Directory: Send + Sync {
+    /// The entry of a name.
+    fn lookup(&self, name: &[u8]) -> Result<Entry, Errno>;
+    /// Gives the entries whose cursor is greater than `after` in order until `emit` returns false.
+    fn list(&self, after: u64, emit: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<(), Errno>;
+    /// Number of links that `stat` shows.
+    fn links(&self) -> u64 {
+        2
+    }
+}
+
+/// Content of a pseudo-file.
+pub trait Content: Send + Sync {
+    /// The whole text.
+    fn generate(&self) -> Result<Vec<u8>, Errno>;
+    /// Takes what is written at an offset; how many bytes.
+    fn write(&self, _offset: u64, _bytes: &[u8]) -> Result<usize, Errno> {
+        Err(Errno::EIO)
+    }
+}
+
+impl<F: Fn() -> Result<Vec<u8>, Errno> + Send + Sync> Content for F {
+    fn generate(&self) -> Result<Vec<u8>, Errno> {
+        self()
+    }
+}
+
+/// A pseudo-link.
+pub trait Link: Send + Sync {
+    /// Its text.
+    fn text(&self, identity: &Identity) -> Result<Vec<u8>, Errno>;
+    /// Where it leads; by default to its text.
+    fn follow(&self, identity: &Identity) -> Result<LinkTarget, Errno> {
+        self.text(identity).map(LinkTarget::Path)
+    }
+}
+
+impl<F: Fn(&Identity) -> Result<Vec<u8>, Errno> + Send + Sync> Link for F {
+    fn text(&self, identity: &Identity) -> Result<Vec<u8>, Errno> {
+        self(identity)
+    }
+}
+
+/// A file system of pseudo-files.
+pub struct PseudoFs {
+    type_name: &'static str,
+    magic: i64,
+    device: u64,
+    root: Arc<PseudoInode>,
+}
+
+impl PseudoFs {
+    /// A file system with this root directory.
+    pub fn new(type_name: &'static str, magic: i64, root: Entry) -> Arc<PseudoFs> {
+        let device = anonymous_device();
+        let root = PseudoInode::make(device, root, None);
+        Arc::new(PseudoFs { type_name, magic, device, root })
+    }
+}
+
+impl FileSystem for PseudoFs {
+    fn type_name(&self) -> &'static str {
+        self.type_name
+    }
+
+    fn device(&self) -> u64 {
+        self.device
+    }
+
+    fn root(&self) -> Arc<dyn Inode> {
+        self.root.clone()
+    }
+
+    fn statistics(&self) -> FileSystemStatistics {
+        FileSystemStatistics {
+            magic: self.magic,
+            block_size: 4096,
+            blocks: 0,
+            free_blocks: 0,
+            inodes: 0,
+            free_inodes: 0,
+        }
+    }
+}
+
+/// An inode made of an entry.
+struct PseudoInode {
+    id: InodeId,
+    entry: Entry,
+    born: Timestamp,
+    place: Option<(Arc<dyn Inode>, Arc<[u8]>)>,
+    me: Weak<PseudoInode>,
+}
+
+impl PseudoInode {
+    fn make(
+        device: u64,
+        entry: Entry,
+        place: Option<(Arc<dyn Inode>, Arc<[u8]>)>,
+    ) -> Arc<PseudoInode> {
+        Arc::new_cyclic(|me| PseudoInode {
+            id: InodeId { device, number: entry.number },
+            entry,
+            born: Timestamp::now(),
+            place,
+            me: me.clone(),
+        })
+    }
+}
+
+/// Cursors of `.` and `..`; those of entries follow.
+const DOTS: u64 = 2;
+
+impl Inode for PseudoInode {
+    fn id(&self) -> InodeId {
+        self.id
+    }
+
+    fn kind(&self) -> NodeKind {
+        self.entry.kind()
+    }
+
+    fn metadata(&self) -> Metadata {
+        let links = match &self.entry.node {
+            EntryNode::Directory(directory) => directory.links(),
+            _ => 1,
+        };
+        let simple = Metadata::simple(self.id, self.kind(), 0, self.born);
+        let size = if self.kind() == NodeKind::Symlink { 64 } else { 0 };
+        Metadata { permissions: self.entry.permissions, links, size, block_size: 1024, ..simple }
+    }
+
+    fn permissions(&self) -> Permissions {
+        self.entry.permissions
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn parent(&self) -> Option<Arc<dyn Inode>> {
+        self.place.as_ref().map(|(parent, _)| parent.clone())
+    }
+
+    fn place(&self) -> Option<Place> {
+        let (parent, name) = self.place.clone()?;
+        Some(Place { parent, name, removed: false })
+    }
+
+    fn lookup(&self, name: &[u8]) -> Result<Arc<dyn Inode>, Errno> {
+        let EntryNode::Directory(directory) = &self.entry.node else {
+            return Err(Errno::ENOTDIR);
+        };
+        let entry = directory.lookup(name)?;
+        let me: Arc<dyn Inode> = self.me.upgrade().ok_or(Errno::ENOENT)?;
+        Ok(PseudoInode::make(self.id.device, entry, Some((me, Arc::from(name)))))
+    }
+
+    fn read_directory(
+        &self,
+        cursor: u64,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        let EntryNode::Directory(directory) = &self.entry.node else {
+            return Err(Errno::ENOTDIR);
+        };
+        let parent = self.parent().map_or(self.id.number, |parent| parent.id().number);
+        let dots: [(&[u8], u64); 2] = [(b".", self.id.number), (b"..", parent)];
+        for (next, (name, number)) in (1..).zip(dots) {
+            let entry = DirectoryEntry { name, number, kind: NodeKind::Directory, next };
+            if cursor < next && !emit(entry) {
+                return Ok(());
+            }
+        }
+        directory.list(cursor.saturating_sub(DOTS), &mut |listed| {
+            emit(DirectoryEntry {
+                name: listed.name,
+                number: listed.number,
+                kind: listed.kind,
+                next: listed.cursor.saturating_add(DOTS),
+            })
+        })
+    }
+
+    fn read_link(&self, identity: &Identity) -> Result<Vec<u8>, Errno> {
+        match &self.entry.node {
+            EntryNode::Link(link) => link.text(identity),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn follow_link(&self, identity: &Identity) -> Result<LinkTarget, Errno> {
+        match &self.entry.node {
+            EntryNode::Link(link) => link.follow(identity),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn truncate(&self, _size: u64) -> Result<(), Errno> {
+        // `O_TRUNC` on a file that takes writes; there is nothing to cut.
+        Ok(())
+    }
+
+    fn open(&self, _flags: OpenFlags) -> Result<Option<Arc<dyn File>>, Errno> {
+        match &self.entry.node {
+            EntryNode::File(content) => Ok(Some(Arc::new(PseudoFile {
+                content: content.clone(),
+                text: Mutex::new(&rank::PIPE, None),
+            }))),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// An open pseudo-file. `text` is what it read as last; the lock is not held while it is computed.
+struct PseudoFile {
+    content: Arc<dyn Content>,
+    text: Mutex<Option<Arc<Vec<u8>>>>,
+}
+
+impl File for PseudoFile {
+    fn read(&self, offset: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
+        let known = if offset == 0 { None } else { self.text.lock().clone() };
+        let text = match known {
+            Some(text) => text,
+            None => {
+                let text = Arc::new(self.content.generate()?);
+                *self.text.lock() = Some(text.clone());
+                text
+            }
+        };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        Ok(text.get(start..).map_or(0, |rest| {
+            let wanted = rest.len().min(sink.remaining());
+            rest.get(..wanted).map_or(0, |bytes| sink.write(bytes))
+        }))
+    }
+
+    fn write(&self, offset: u64, source: &mut dyn Source, _: Transfer) -> Result<usize, Errno> {
+        let mut bytes = alloc::vec![0; source.remaining().min(4096)];
+        let count = source.read(&mut bytes);
+        bytes.truncate(count);
+        self.content.write(offset, &bytes)
+    }
+
+    fn is_seekable(&self) -> bool {
+        true
+    }
+
+    fn seek(&self, position: u64, offset: i64, whence: i32) -> Result<u64, Errno> {
+        if whence == abi::fs::seek::SEEK_END {
+            return Err(Errno::EINVAL);
+        }
+        seek_in(0, position, offset, whence)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,737 @@
+//! An inode of tmpfs.
+
+use super::Shared;
+use super::directory::{Entries, FIRST_COOKIE, is_directory};
+use super::pages::{Pages, Spot};
+use crate::file::{File, MAX_FILE_SIZE};
+use crate::identity::Identity;
+use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewContent, NewNode, Place};
+use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
+use crate::pipe::Pipe;
+use abi::Errno;
+use abi::fs::{AllocateFlags, NAME_MAX, OpenFlags, RenameFlags, Seals};
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use base::io::{Sink, Source};
+use base::memory::{Frame, PAGE_SIZE};
+use base::sync::{Mutex, MutexGuard, rank};
+use core::any::Any;
+use core::sync::atomic::AtomicI32;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+/// Bytes that one write moves before it lets others have the lock.
+const LOCK_SPAN: usize = 1 << 20;
+static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
+
+/// An inode of tmpfs.
+pub struct Node {
+    shared: Arc<Shared>,
+    id: InodeId,
+    kind: NodeKind,
+    represented_device: u64,
+    fifo: Option<Arc<Pipe>>,
+    label: Option<String>,
+    writers: AtomicI32,
+    me: Weak<Node>,
+    state: Mutex<State>,
+}
+
+struct State {
+    permissions: Permissions,
+    links: u64,
+    accessed: Timestamp,
+    modified: Timestamp,
+    changed: Timestamp,
+    born: Timestamp,
+    place: Option<LastPlace>,
+    /// Made without a name, so that it may get one though it has none.
+    is_nameless: bool,
+    content: Content,
+}
+
+struct LastPlace {
+    parent: Weak<Node>,
+    name: Arc<[u8]>,
+    removed: bool,
+}
+
+enum Content {
+    Directory(Entries),
+    Regular(Pages),
+    Symlink(Vec<u8>),
+    Other,
+}
+
+impl State {
+    fn touch(&mut self) {
+        let now = Timestamp::now();
+        self.modified = now;
+        self.changed = now;
+    }
+
+    fn pages(&mut self) -> Result<&mut Pages, Errno> {
+        match &mut self.content {
+            Content::Regular(pages) => Ok(pages),
+            Content::Directory(_) => Err(Errno::EISDIR),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn entries(&mut self) -> Result<&mut Entries, Errno> {
+        match &mut self.content {
+            Content::Directory(entries) => Ok(entries),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn new(shared: &Arc<Shared>, new: &NewNode<'_>) -> Result<Arc<Node>, Errno> {
+        Node::make(shared, new, None, Seals::SEAL)
+    }
+
+    pub(super) fn labelled(
+        shared: &Arc<Shared>,
+        new: &NewNode<'_>,
+        label: String,
+        seals: Seals,
+    ) -> Result<Arc<Node>, Errno> {
+        let node = Node::make(shared, new, Some(label), seals)?;
+        node.state.lock().links = 0;
+        Ok(node)
+    }
+
+    fn make(
+        shared: &Arc<Shared>,
+        new: &NewNode<'_>,
+        label: Option<String>,
+        seals: Seals,
+    ) -> Result<Arc<Node>, Errno> {
+        let (content, represented_device) = match new.content {
+            NewContent::Regular => (Content::Regular(Pages::empty(seals)), 0),
+            NewContent::Directory => (Content::Directory(Entries::new()), 0),
+            NewContent::Symlink(target) => (Content::Symlink(Vec::from(target)), 0),
+            NewContent::CharacterDevice(number) | NewContent::BlockDevice(number) => {
+                (Content::Other, number)
+            }
+            NewContent::Fifo | NewContent::Socket => (Content::Other, 0),
+        };
+        let kind = new.content.kind();
+        shared.reserve_node()?;
+        let now = Timestamp::now();
+        let state = State {
+            permissions: Permissions { mode: new.mode, user: new.user, group: new.group },
+            links: if kind == NodeKind::Directory { 2 } else { 1 },
+            accessed: now,
+            modified: now,
+            changed: now,
+            born: now,
+            place: None,
+            is_nameless: false,
+            content,
+        };
+        Ok(Arc::new_cyclic(|me| Node {
+            shared: shared.clone(),
+            id: shared.new_id(),
+            kind,
+            represented_device,
+            fifo: if kind == NodeKind::Fifo { Some(Pipe::for_fifo()) } else { None },
+            label,
+            writers: AtomicI32::new(0),
+            me: me.clone(),
+            state: Mutex::new(&rank::INODE, state),
+        }))
+    }
+
+    /// Makes an empty file have the bytes of the archive, without copying them.
+    pub fn borrow_content(&self, bytes: &'static [u8]) -> Result<(), Errno> {
+        let mut state = self.state.lock();
+        let pages = state.pages()?;
+        if pages.size != 0 || pages.frame_count() != 0 {
+            return Err(Errno::EEXIST);
+        }
+        *pages = Pages::of_archive(bytes);
+        Ok(())
+    }
+
+    /// Sets attributes without changing the change time, as an archive gives them.
+    pub fn restore_times(&self, time: Timestamp) {
+        let mut state = self.state.lock();
+        state.accessed = time;
+        state.modified = time;
+        state.changed = time;
+    }
+
+    fn set_place(&self, parent: &Node, name: &Arc<[u8]>) {
+        let mut state = self.state.lock();
+        state.place =
+            Some(LastPlace { parent: parent.me.clone(), name: name.clone(), removed: false });
+    }
+
+    /// One name less: the place is gone if it was this one.
+    fn unlinked(&self, parent: &Node, name: &[u8]) {
+        let mut state = self.state.lock();
+        state.links = state.links.saturating_sub(1);
+        state.changed = Timestamp::now();
+        if let Some(place) = &mut state.place
+            && core::ptr::eq(place.parent.as_ptr(), parent)
+            && *place.name == *name
+        {
+            place.removed = true;
+        }
+    }
+
+    /// The directory gets an entry. `EEXIST`, or `ENOENT` when it has been removed itself.
+    fn add_entry(&self, name: &[u8], node: &Arc<Node>) -> Result<(), Errno> {
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let name: Arc<[u8]> = Arc::from(name);
+        node.set_place(self, &name);
+        let mut state = self.state.lock();
+        let entries = state.entries()?;
+        if entries.get(&name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if entries.is_dead {
+            return Err(Errno::ENOENT);
+        }
+        entries.put(&name, node.clone());
+        if is_directory(node) {
+            state.links += 1;
+        }
+        state.touch();
+        Ok(())
+    }
+
+    fn check_entry(&self, name: &[u8], expected: InodeId) -> Result<Arc<Node>, Errno> {
+        let mut state = self.state.lock();
+        let node = state.entries()?.get(name).ok_or(Errno::ESTALE)?;
+        if node.id == expected { Ok(node.clone()) } else { Err(Errno::ESTALE) }
+    }
+
+    fn remove_entry(&self, name: &[u8], node: &Node) -> Result<(), Errno> {
+        let mut state = self.state.lock();
+        let removed = state.entries()?.remove(name);
+        if is_directory(node) {
+            state.links = state.links.saturating_sub(1);
+        }
+        state.touch();
+        // The last reference may go here; a node's end takes no lock of another node.
+        drop(state);
+        drop(removed);
+        Ok(())
+    }
+
+    /// Marks an empty directory as removed. `ENOTEMPTY` otherwise.
+    fn kill_directory(&self) -> Result<(), Errno> {
+        let mut state = self.state.lock();
+        let entries = state.entries()?;
+        if !entries.is_empty() {
+            return Err(Errno::ENOTEMPTY);
+        }
+        entries.is_dead = true;
+        state.links = 0;
+        Ok(())
+    }
+
+    fn number_of_parent(&self) -> u64 {
+        self.state
+            .lock()
+            .place
+            .as_ref()
+            .and_then(|place| place.parent.upgrade())
+            .map_or(self.id.number, |parent| parent.id.number)
+    }
+
+    fn node_of(inode: &Arc<dyn Inode>, device: u64) -> Result<Arc<Node>, Errno> {
+        let node = inode.as_any().downcast_ref::<Node>().ok_or(Errno::EXDEV)?;
+        if node.id.device != device {
+            return Err(Errno::EXDEV);
+        }
+        node.me.upgrade().ok_or(Errno::ENOENT)
+    }
+
+    fn write_locked(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        offset: u64,
+        source: &mut dyn Source,
+    ) -> Result<usize, Errno> {
+        let wanted = source.remaining().min(LOCK_SPAN);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let pages = state.pages()?;
+        if pages.seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
+            return Err(Errno::EPERM);
+        }
+        let end = offset.checked_add(wanted as u64).filter(|&end| end <= MAX_FILE_SIZE);
+        let end = end.ok_or(Errno::EFBIG)?;
+        if pages.seals.contains(Seals::GROW) && end > pages.size {
+            return Err(Errno::EPERM);
+        }
+        let count = pages.write(offset, wanted, source, &self.shared)?;
+        if count > 0 {
+            state.touch();
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Content::Regular(pages) = &self.state.get_mut().content {
+            self.shared.release_pages(pages.frame_count());
+        }
+        self.shared.release_node();
+    }
+}
+
+impl Inode for Node {
+    fn id(&self) -> InodeId {
+        self.id
+    }
+
+    fn kind(&self) -> NodeKind {
+        self.kind
+    }
+
+    fn metadata(&self) -> Metadata {
+        let state = self.state.lock();
+        let (size, blocks) = match &state.content {
+            Content::Regular(pages) => (pages.size, pages.blocks()),
+            Content::Symlink(target) => (target.len() as u64, 0),
+            Content::Directory(entries) => (entries.reported_size(), 0),
+            Content::Other => (0, 0),
+        };
+        Metadata {
+            id: self.id,
+            kind: self.kind,
+            permissions: state.permissions,
+            links: state.links,
+            size,
+            blocks,
+            block_size: PAGE_SIZE as u32,
+            represented_device: self.represented_device,
+            accessed: state.accessed,
+            modified: state.modified,
+            changed: state.changed,
+            born: state.born,
+        }
+    }
+
+    fn permissions(&self) -> Permissions {
+        self.state.lock().permissions
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn set_attributes(&self, change: &AttributeChange) -> Result<(), Errno> {
+        let mut state = self.state.lock();
+        if let Some(mode) = change.mode {
+            if let Content::Regular(pages) = &state.content
+                && pages.seals.contains(Seals::EXEC)
+                && (mode ^ state.permissions.mode) & 0o111 != 0
+            {
+                return Err(Errno::EPERM);
+            }
+            state.permissions.mode = mode & 0o7777;
+        }
+        state.permissions.user = change.user.unwrap_or(state.permissions.user);
+        state.permissions.group = change.group.unwrap_or(state.permissions.group);
+        state.accessed = change.accessed.unwrap_or(state.accessed);
+        state.modified = change.modified.unwrap_or(state.modified);
+        state.changed = Timestamp::now();
+        Ok(())
+    }
+
+    fn note_access(&self) {
+        const DAY_SECONDS: i64 = 24 * 3600;
+        let mut state = self.state.lock();
+        let newest_change = state.modified.max(state.changed);
+        if state.accessed <= newest_change {
+            state.accessed = Timestamp::now();
+        } else {
+            let now = Timestamp::now();
+            if now.seconds.saturating_sub(state.accessed.seconds) >= DAY_SECONDS {
+                state.accessed = now;
+            }
+        }
+    }
+
+    fn label(&self) -> Option<String> {
+        self.label.clone()
+    }
+
+    fn parent(&self) -> Option<Arc<dyn Inode>> {
+        let state = self.state.lock();
+        let parent: Arc<dyn Inode> = state.place.as_ref()?.parent.upgrade()?;
+        Some(parent)
+    }
+
+    fn place(&self) -> Option<Place> {
+        let state = self.state.lock();
+        let place = state.place.as_ref()?;
+        let parent: Arc<dyn Inode> = place.parent.upgrade()?;
+        Some(Place { parent, name: place.name.clone(), removed: place.removed })
+    }
+
+    fn lookup(&self, name: &[u8]) -> Result<Arc<dyn Inode>, Errno> {
+        let mut state = self.state.lock();
+        match state.entries()?.get(name) {
+            Some(node) => Ok(node.clone()),
+            None => Err(Errno::ENOENT),
+        }
+    }
+
+    fn create(&self, name: &[u8], new: &NewNode<'_>) -> Result<Arc<dyn Inode>, Errno> {
+        let _changing = self.shared.changes.lock();
+        let node = Node::new(&self.shared, new)?;
+        self.add_entry(name, &node)?;
+        Ok(node)
+    }
+
+    fn create_nameless(&self, new: &NewNode<'_>) -> Result<Arc<dyn Inode>, Errno> {
+        let node = Node::new(&self.shared, new)?;
+        let mut state = node.state.lock();
+        state.links = 0;
+        state.is_nameless = true;
+        let name = alloc::format!("#{}", node.id.number);
+        let parent = self.me.clone();
+        state.place =
+            Some(LastPlace { parent, name: Arc::from(name.into_bytes()), removed: true });
+        drop(state);
+        Ok(node)
+    }
+
+    fn link(&self, name: &[u8], target: &Arc<dyn Inode>) -> Result<(), Errno> {
+        let node = Node::node_of(target, self.id.device)?;
+        let _changing = self.shared.changes.lock();
+        {
+            let mut state = node.state.lock();
+            if state.links == 0 && !state.is_nameless {
+                return Err(Errno::ENOENT);
+            }
+            state.links += 1;
+            state.is_nameless = false;
+            state.changed = Timestamp::now();
+        }
+        self.add_entry(name, &node).inspect_err(|_| {
+            let mut state = node.state.lock();
+            state.links = state.links.saturating_sub(1);
+        })
+    }
+
+    fn unlink(&self, name: &[u8], expected: InodeId) -> Result<(), Errno> {
+        let _changing = self.shared.changes.lock();
+        let node = self.check_entry(name, expected)?;
+        if is_directory(&node) {
+            return Err(Errno::EISDIR);
+        }
+        self.remove_entry(name, &node)?;
+        node.unlinked(self, name);
+        Ok(())
+    }
+
+    fn remove_directory(&self, name: &[u8], expected: InodeId) -> Result<(), Errno> {
+        let _changing = self.shared.changes.lock();
+        let node = self.check_entry(name, expected)?;
+        if !is_directory(&node) {
+            return Err(Errno::ENOTDIR);
+        }
+        node.kill_directory()?;
+        self.remove_entry(name, &node)?;
+        node.unlinked(self, name);
+        Ok(())
+    }
+
+    fn rename(
+        &self,
+        old: &[u8],
+        moved: InodeId,
+        to: &Arc<dyn Inode>,
+        new: &[u8],
+        replaced: Option<InodeId>,
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        if new.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let to = Node::node_of(to, self.id.device)?;
+        let _changing = self.shared.changes.lock();
+        let moved = self.check_entry(old, moved)?;
+        let replaced = match replaced {
+            Some(id) => Some(to.check_entry(new, id)?),
+            None if to.state.lock().entries()?.get(new).is_some() => return Err(Errno::ESTALE),
+            None => None,
+        };
+        check_no_loop(&moved, &to)?;
+        if to.state.lock().entries()?.is_dead {
+            return Err(Errno::ENOENT);
+        }
+        let (old_name, new_name): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(old), Arc::from(new));
+        if flags.contains(RenameFlags::EXCHANGE) {
+            let other = replaced.ok_or(Errno::ENOENT)?;
+            let myself = self.me.upgrade().ok_or(Errno::ENOENT)?;
+            check_no_loop(&other, &myself)?;
+            exchange(&myself, &old_name, &moved, &to, &new_name, &other);
+            return Ok(());
+        }
+        if let Some(victim) = &replaced {
+            match (is_directory(&moved), is_directory(victim)) {
+                (true, true) => victim.kill_directory()?,
+                (true, false) => return Err(Errno::ENOTDIR),
+                (false, true) => return Err(Errno::EISDIR),
+                (false, false) => {}
+            }
+        }
+        {
+            let mut state = to.state.lock();
+            let had = state.entries()?.put(&new_name, moved.clone());
+            if is_directory(&moved) && !had.as_deref().is_some_and(is_directory) {
+                state.links += 1;
+            }
+            state.touch();
+        }
+        if let Some(victim) = &replaced {
+            victim.unlinked(&to, new);
+        }
+        self.remove_entry(old, &moved)?;
+        moved.set_place(&to, &new_name);
+        moved.state.lock().changed = Timestamp::now();
+        Ok(())
+    }
+
+    fn read_directory(
+        &self,
+        cursor: u64,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        let dots: [(&[u8], u64); 2] =
+            [(b".", self.id.number), (b"..", self.number_of_parent())];
+        for (next, (name, number)) in (1..FIRST_COOKIE).zip(dots) {
+            let entry = DirectoryEntry { name, number, kind: NodeKind::Directory, next };
+            if cursor < next && !emit(entry) {
+                return Ok(());
+            }
+        }
+        let mut state = self.state.lock();
+        state.entries()?.list(cursor.max(FIRST_COOKIE - 1), &mut |name, node, next| {
+            emit(DirectoryEntry { name, number: node.id.number, kind: node.kind, next })
+        });
+        Ok(())
+    }
+
+    fn read_link(&self, _identity: &Identity) -> Result<Vec<u8>, Errno> {
+        match &self.state.lock().content {
+            Content::Symlink(target) => Ok(target.clone()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn read_at(&self, offset: u64, sink: &mut dyn Sink) -> Result<usize, Errno> {
+        let mut done = 0;
+        while sink.remaining() > 0 {
+            let at = offset.saturating_add(done as u64);
+            let (spot, left) = {
+                let mut state = self.state.lock();
+                let pages = state.pages()?;
+                let left = pages.size.saturating_sub(at);
+                if left == 0 {
+                    break;
+                }
+                (pages.spot(at / PAGE), left)
+            };
+            let within = (at % PAGE) as usize;
+            let length = (PAGE - at % PAGE).min(left) as usize;
+            let length = length.min(sink.remaining());
+            let count = match &spot {
+                Spot::Frame(frame) => frame.read_into(within, length, sink),
+                Spot::Archive(bytes) => {
+                    let bytes = bytes.get(within..).unwrap_or(&[]);
+                    let bytes = bytes.get(..length).unwrap_or(bytes);
+                    if bytes.is_empty() {
+                        sink.write(ZEROS.get(..length).unwrap_or(&ZEROS))
+                    } else {
+                        let count = sink.write(bytes);
+                        if count < bytes.len() {
+                            done += count;
+                            break;
+                        }
+                        done += count;
+                        continue;
+                    }
+                }
+                Spot::Hole => sink.write(ZEROS.get(..length).unwrap_or(&ZEROS)),
+            };
+            done += count;
+            if count < length {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, offset: u64, source: &mut dyn Source) -> Result<usize, Errno> {
+        let mut done = 0;
+        loop {
+            let wanted = source.remaining().min(LOCK_SPAN);
+            let at = offset.saturating_add(done as u64);
+            let result = self.write_locked(&mut self.state.lock(), at, source);
+            match result {
+                Ok(count) => {
+                    done += count;
+                    if count < wanted || source.remaining() == 0 {
+                        return Ok(done);
+                    }
+                }
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => return Ok(done),
+            }
+        }
+    }
+
+    fn append(&self, source: &mut dyn Source) -> Result<(u64, usize), Errno> {
+        let mut state = self.state.lock();
+        let start = state.pages()?.size;
+        let count = self.write_locked(&mut state, start, source)?;
+        Ok((start, count))
+    }
+
+    fn truncate(&self, size: u64) -> Result<(), Errno> {
+        if size > MAX_FILE_SIZE {
+            return Err(Errno::EFBIG);
+        }
+        let mut state = self.state.lock();
+        let pages = state.pages()?;
+        let shrinks = size < pages.size;
+        let grows = size > pages.size;
+        if (shrinks && pages.seals.contains(Seals::SHRINK))
+            || (grows && pages.seals.contains(Seals::GROW))
+        {
+            return Err(Errno::EPERM);
+        }
+        let cut = pages.resize(size, &self.shared);
+        state.touch();
+        drop(state);
+        drop(cut);
+        Ok(())
+    }
+
+    fn allocate(&self, flags: AllocateFlags, offset: u64, length: u64) -> Result<(), Errno> {
+        let end = offset.checked_add(length).filter(|&end| end <= MAX_FILE_SIZE);
+        let end = end.ok_or(Errno::EFBIG)?;
+        let mut state = self.state.lock();
+        let pages = state.pages()?;
+        let is_punch = flags == AllocateFlags::PUNCH_HOLE | AllocateFlags::KEEP_SIZE;
+        if is_punch {
+            if pages.seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
+                return Err(Errno::EPERM);
+            }
+            pages.punch(offset, length, &self.shared)?;
+            state.touch();
+            return Ok(());
+        }
+        if !(flags & !AllocateFlags::KEEP_SIZE).is_empty() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if pages.seals.contains(Seals::GROW) && end > pages.size {
+            return Err(Errno::EPERM);
+        }
+        pages.fill(offset, length, &self.shared)?;
+        if !flags.contains(AllocateFlags::KEEP_SIZE) && end > pages.size {
+            pages.size = end;
+        }
+        state.touch();
+        Ok(())
+    }
+
+    fn seek_content(&self, offset: u64, hole: bool) -> Result<u64, Errno> {
+        let mut state = self.state.lock();
+        let pages = state.pages()?;
+        if offset >= pages.size {
+            return Err(Errno::ENXIO);
+        }
+        let found = pages.find(offset / PAGE, hole).ok_or(Errno::ENXIO)?;
+        Ok(found.saturating_mul(PAGE).max(offset).min(pages.size))
+    }
+
+    fn page(&self, index: u64) -> Result<Frame, Errno> {
+        let mut state = self.state.lock();
+        let pages = state.pages().map_err(|_| Errno::ENODEV)?;
+        if index.checked_mul(PAGE).is_none_or(|start| start >= pages.size) {
+            return Err(Errno::EFAULT);
+        }
+        pages.frame(index, &self.shared).cloned()
+    }
+
+    fn seals(&self) -> Option<Seals> {
+        self.state.lock().pages().ok().map(|pages| pages.seals)
+    }
+
+    fn add_seals(&self, seals: Seals) -> Result<(), Errno> {
+        let mut state = self.state.lock();
+        let pages = state.pages()?;
+        if pages.seals.contains(Seals::SEAL) {
+            return Err(Errno::EPERM);
+        }
+        pages.seals |= seals;
+        Ok(())
+    }
+
+    fn writers(&self) -> Option<&AtomicI32> {
+        if self.kind == NodeKind::Regular { Some(&self.writers) } else { None }
+    }
+
+    fn open(&self, flags: OpenFlags) -> Result<Option<Arc<dyn File>>, Errno> {
+        match &self.fifo {
+            Some(pipe) => pipe.open_fifo(flags).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Refuses to put a directory into itself or below. The tree does not move while this looks.
+fn check_no_loop(moved: &Arc<Node>, to: &Arc<Node>) -> Result<(), Errno> {
+    let mut here = Some(to.clone());
+    while let Some(node) = here {
+        if Arc::ptr_eq(&node, moved) {
+            return Err(Errno::EINVAL);
+        }
+        here = node.state.lock().place.as_ref().and_then(|place| place.parent.upgrade());
+    }
+    Ok(())
+}
+
+fn exchange(
+    from: &Arc<Node>,
+    old_name: &Arc<[u8]>,
+    moved: &Arc<Node>,
+    to: &Arc<Node>,
+    new_name: &Arc<[u8]>,
+    other: &Arc<Node>,
+) {
+    let put = |directory: &Arc<Node>, name, node: &Arc<Node>, was: &Arc<Node>| {
+        let mut state = directory.state.lock();
+        if let Ok(entries) = state.entries() {
+            entries.put(name, node.clone());
+        }
+        match (is_directory(node), is_directory(was)) {
+            (true, false) => state.links += 1,
+            (false, true) => state.links = state.links.saturating_sub(1),
+            _ => {}
+        }
+        state.touch();
+    };
+    put(to, new_name, moved, other);
+    put(from, old_name, other, moved);
+    moved.set_place(to, new_name);
+    other.set_place(from, old_name);
+    let now = Timestamp::now();
+    moved.state.lock().changed = now;
+    other.state.lock().changed = now;
+}

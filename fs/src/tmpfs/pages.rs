@@ -1,0 +1,215 @@
+//! Content of a regular file: pages by index, some of them still only in the initramfs.
+//!
+//! A page is in one of three places: a frame of its own; `borrowed`, the bytes of an archive that
+//! stays in memory for ever (then it becomes a frame when it is first written or mapped); or nowhere,
+//! and reads as zeros. Bytes past the size in the last frame are zero.
+
+use super::Shared;
+use abi::Errno;
+use abi::fs::Seals;
+use alloc::collections::BTreeMap;
+use base::io::Source;
+use base::memory::{Frame, PAGE_SIZE};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// Where the bytes of one page are.
+pub enum Spot {
+    /// In a frame.
+    Frame(Frame),
+    /// In the archive; may be shorter than a page, the rest is zeros.
+    Archive(&'static [u8]),
+    /// Zeros.
+    Hole,
+}
+
+/// Pages of a file. Guarded by the node's lock.
+pub struct Pages {
+    pub size: u64,
+    frames: BTreeMap<u64, Frame>,
+    borrowed: &'static [u8],
+    pub seals: Seals,
+}
+
+impl Pages {
+    pub const fn empty(seals: Seals) -> Pages {
+        Pages { size: 0, frames: BTreeMap::new(), borrowed: &[], seals }
+    }
+
+    pub fn of_archive(bytes: &'static [u8]) -> Pages {
+        let size = bytes.len() as u64;
+        Pages { size, frames: BTreeMap::new(), borrowed: bytes, seals: Seals::SEAL }
+    }
+
+    pub fn frame_count(&self) -> u64 {
+        self.frames.len() as u64
+    }
+
+    /// Blocks of 512 bytes that the content takes.
+    pub fn blocks(&self) -> u64 {
+        let borrowed = (self.borrowed.len() as u64).div_ceil(PAGE);
+        let own = self.frames.range(borrowed..).count() as u64;
+        (borrowed + own) * (PAGE / 512)
+    }
+
+    fn borrowed_page(&self, index: u64) -> Option<&'static [u8]> {
+        let start = usize::try_from(index.checked_mul(PAGE)?).ok()?;
+        let rest = self.borrowed.get(start..).filter(|rest| !rest.is_empty())?;
+        Some(rest.get(..PAGE_SIZE).unwrap_or(rest))
+    }
+
+    pub fn spot(&self, index: u64) -> Spot {
+        match (self.frames.get(&index), self.borrowed_page(index)) {
+            (Some(frame), _) => Spot::Frame(frame.clone()),
+            (None, Some(bytes)) => Spot::Archive(bytes),
+            (None, None) => Spot::Hole,
+        }
+    }
+
+    /// The frame of a page, made when there is none.
+    pub fn frame(&mut self, index: u64, shared: &Shared) -> Result<&Frame, Errno> {
+        if !self.frames.contains_key(&index) {
+            let bytes = self.borrowed_page(index);
+            shared.reserve_pages(1)?;
+            let made = match bytes {
+                Some(bytes) if bytes.len() == PAGE_SIZE => Frame::uninitialised(),
+                _ => Frame::zeroed(),
+            };
+            let frame = made.map_err(|out| {
+                shared.release_pages(1);
+                Errno::from(out)
+            })?;
+            if let Some(bytes) = bytes {
+                frame.write(0, bytes);
+            }
+            self.frames.insert(index, frame);
+        }
+        self.frames.get(&index).ok_or(Errno::EIO)
+    }
+
+    /// Writes until the source gives no more or `limit` bytes are written, and grows the file.
+    pub fn write(
+        &mut self,
+        offset: u64,
+        limit: usize,
+        source: &mut dyn Source,
+        shared: &Shared,
+    ) -> Result<usize, Errno> {
+        let mut done = 0usize;
+        let result = loop {
+            let wanted = source.remaining().min(limit - done);
+            if wanted == 0 {
+                break Ok(());
+            }
+            let at = offset.saturating_add(done as u64);
+            let (index, within) = (at / PAGE, (at % PAGE) as usize);
+            let length = wanted.min(PAGE_SIZE - within);
+            let count = match self.write_page(index, within, length, source, shared) {
+                Ok(count) => count,
+                Err(error) => break Err(error),
+            };
+            done += count;
+            if count < length {
+                break Ok(());
+            }
+        };
+        if done == 0 {
+            return result.map(|()| 0);
+        }
+        self.size = self.size.max(offset.saturating_add(done as u64));
+        Ok(done)
+    }
+
+    fn write_page(
+        &mut self,
+        index: u64,
+        within: usize,
+        length: usize,
+        source: &mut dyn Source,
+        shared: &Shared,
+    ) -> Result<usize, Errno> {
+        if length == PAGE_SIZE && !self.frames.contains_key(&index) {
+            // The whole page is new: no need to fill it first.
+            shared.reserve_pages(1)?;
+            let frame = Frame::uninitialised().map_err(|out| {
+                shared.release_pages(1);
+                Errno::from(out)
+            })?;
+            let count = frame.write_from(0, length, source);
+            if count < PAGE_SIZE {
+                frame.zero(count, PAGE_SIZE - count);
+                if let Some(rest) = self.borrowed_page(index).and_then(|bytes| bytes.get(count..)) {
+                    frame.write(count, rest);
+                }
+            }
+            self.frames.insert(index, frame);
+            return Ok(count);
+        }
+        Ok(self.frame(index, shared)?.write_from(within, length, source))
+    }
+
+    /// Sets the size. What was cut off is returned, to be freed without the lock.
+    pub fn resize(&mut self, size: u64, shared: &Shared) -> BTreeMap<u64, Frame> {
+        let mut cut = BTreeMap::new();
+        if size < self.size {
+            cut = self.frames.split_off(&size.div_ceil(PAGE));
+            shared.release_pages(cut.len() as u64);
+            let tail = (size % PAGE) as usize;
+            if tail != 0
+                && let Some(frame) = self.frames.get(&(size / PAGE))
+            {
+                frame.zero(tail, PAGE_SIZE - tail);
+            }
+            if let Some(kept) = usize::try_from(size).ok().and_then(|size| self.borrowed.get(..size)) {
+                self.borrowed = kept;
+            }
+        }
+        self.size = size;
+        cut
+    }
+
+    /// Makes frames for a range (`fallocate`).
+    pub fn fill(&mut self, offset: u64, length: u64, shared: &Shared) -> Result<(), Errno> {
+        let end = offset.saturating_add(length).div_ceil(PAGE);
+        for index in offset / PAGE..end {
+            self.frame(index, shared)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeros and gives its whole pages back.
+    pub fn punch(&mut self, offset: u64, length: u64, shared: &Shared) -> Result<(), Errno> {
+        let end = offset.saturating_add(length).min(self.size.next_multiple_of(PAGE));
+        let mut at = offset;
+        while at < end {
+            let (index, within) = (at / PAGE, (at % PAGE) as usize);
+            let length = (PAGE - at % PAGE).min(end - at);
+            let is_whole = length == PAGE;
+            if is_whole && self.borrowed_page(index).is_none() {
+                if self.frames.remove(&index).is_some() {
+                    shared.release_pages(1);
+                }
+            } else if !matches!(self.spot(index), Spot::Hole) {
+                self.frame(index, shared)?.zero(within, length as usize);
+            }
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// The first page at or after `index` that has data (or has none, when `hole`).
+    pub fn find(&self, index: u64, hole: bool) -> Option<u64> {
+        let page_count = self.size.div_ceil(PAGE);
+        if !hole {
+            if self.borrowed_page(index).is_some() {
+                return Some(index);
+            }
+            return self.frames.range(index..page_count).next().map(|(&found, _)| found);
+        }
+        let mut at = index;
+        while at < page_count && !matches!(self.spot(at), Spot::Hole) {
+            at += 1;
+        }
+        Some(at)
+    }
+}
