@@ -165,9 +165,7 @@ impl Termios {
             control: B38400 | CS8 | CREAD | HUPCL,
             local: ISIG | ICANON | ECHO | ECHOE | ECHOK | ECHOCTL | ECHOKE | IEXTEN,
             line: 0,
-            characters: [
-                3, 28, 127, 21, 4, 0, 1, 0, 17, 19, 26, 0, 18, 15, 23, 22, 0, 0, 0,
-            ],
+            characters: [3, 28, 127, 21, 4, 0, 1, 0, 17, 19, 26, 0, 18, 15, 23, 22, 0, 0, 0],
         }
     }
 }

@@ -89,10 +89,7 @@ fn home(is_pipe: bool) -> &'static Home {
     };
     home.call_once(|| {
         let file_system = Arc::new(AnonymousFs { type_name, magic, device: anonymous_device() });
-        Home {
-            mount: Mount::detached(file_system, type_name, 0),
-            next_number: AtomicU64::new(2),
-        }
+        Home { mount: Mount::detached(file_system, type_name, 0), next_number: AtomicU64::new(2) }
     })
 }
 

@@ -86,11 +86,7 @@ pub trait File: Send + Sync + Any {
         Err(Errno::EINVAL)
     }
     /// Moves bytes from the source to the end. Gives where they went, and how many.
-    fn append(
-        &self,
-        source: &mut dyn Source,
-        transfer: Transfer,
-    ) -> Result<(u64, usize), Errno> {
+    fn append(&self, source: &mut dyn Source, transfer: Transfer) -> Result<(u64, usize), Errno> {
         self.write(0, source, transfer).map(|count| (0, count))
     }
     /// Whether reads and writes happen at an offset.
@@ -326,8 +322,7 @@ impl OpenFile {
     }
 
     fn note_access(&self) {
-        if !self.flags().contains(OpenFlags::NOATIME) && self.location.mount.updates_access_time()
-        {
+        if !self.flags().contains(OpenFlags::NOATIME) && self.location.mount.updates_access_time() {
             self.location.inode.note_access();
         }
     }
@@ -506,11 +501,7 @@ impl File for RegularFile {
         self.inode.write_at(offset, &mut Limited { inner: source, left })
     }
 
-    fn append(
-        &self,
-        source: &mut dyn Source,
-        transfer: Transfer,
-    ) -> Result<(u64, usize), Errno> {
+    fn append(&self, source: &mut dyn Source, transfer: Transfer) -> Result<(u64, usize), Errno> {
         if transfer.size_limit == u64::MAX {
             return self.inode.append(source);
         }
@@ -619,4 +610,10 @@ impl File for PathFile {
 /// Whether an inode of this kind is a directory.
 pub fn is_directory(inode: &Arc<dyn Inode>) -> bool {
     inode.kind() == NodeKind::Directory
+}
+
+impl core::fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "OpenFile({}, {:?}, {:?})", self.id, self.location.inode, self.flags())
+    }
 }

@@ -318,7 +318,10 @@ mod tests {
         assert!(held.conflict(Owner::Process(3), Shared, &first).is_none());
         assert!(held.conflict(Owner::Process(3), Exclusive, &first).is_some());
         assert!(held.conflict(Owner::Process(3), Shared, &all).is_some());
-        assert!(held.conflict(Owner::Process(2), Shared, &all).is_none(), "one's own is no conflict");
+        assert!(
+            held.conflict(Owner::Process(2), Shared, &all).is_none(),
+            "one's own is no conflict"
+        );
     }
 
     #[test]

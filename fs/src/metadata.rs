@@ -262,9 +262,8 @@ mod tests {
     #[test]
     fn the_first_matching_class_decides() {
         let permissions = Permissions { mode: 0o070, user: 1, group: 2 };
-        let check = |identity, wanted| {
-            permit(NodeKind::Regular, &permissions, &identity, wanted).is_ok()
-        };
+        let check =
+            |identity, wanted| permit(NodeKind::Regular, &permissions, &identity, wanted).is_ok();
         assert!(!check(somebody(1, 2), Wanted::READ), "the owner is not in the group's class");
         assert!(check(somebody(3, 2), Wanted::READ.and(Wanted::WRITE)));
         assert!(!check(somebody(3, 3), Wanted::READ));
@@ -275,10 +274,7 @@ mod tests {
         let plain = Permissions { mode: 0o600, user: 1, group: 1 };
         let root = Identity::kernel();
         assert!(permit(NodeKind::Regular, &plain, &root, Wanted::WRITE).is_ok());
-        assert_eq!(
-            permit(NodeKind::Regular, &plain, &root, Wanted::EXECUTE),
-            Err(Errno::EACCES)
-        );
+        assert_eq!(permit(NodeKind::Regular, &plain, &root, Wanted::EXECUTE), Err(Errno::EACCES));
         assert!(permit(NodeKind::Directory, &plain, &root, Wanted::EXECUTE).is_ok());
     }
 }

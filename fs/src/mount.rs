@@ -162,7 +162,8 @@ impl Location {
 
     /// Whether something is mounted here.
     pub fn is_mount_point(&self) -> bool {
-        self.mount.mounts_on_it.load(Ordering::Acquire) > 0 && TREE.read().mounted_at(self).is_some()
+        self.mount.mounts_on_it.load(Ordering::Acquire) > 0
+            && TREE.read().mounted_at(self).is_some()
     }
 
     /// The directory that holds this one, not past `root`; what is mounted there hides it.
@@ -333,7 +334,8 @@ pub fn unmount(location: Location, detach: bool) -> Result<(), Errno> {
     }
     if !detach {
         // One reference is the tree's, one is ours.
-        let is_used = mount.mounts_on_it.load(Ordering::Acquire) > 0 || Arc::strong_count(&mount) > 2;
+        let is_used =
+            mount.mounts_on_it.load(Ordering::Acquire) > 0 || Arc::strong_count(&mount) > 2;
         if is_used {
             return Err(Errno::EBUSY);
         }
@@ -341,9 +343,7 @@ pub fn unmount(location: Location, detach: bool) -> Result<(), Errno> {
     let mut doomed = Vec::new();
     doomed.push(mount.id);
     while let Some(id) = doomed.pop() {
-        doomed.extend(
-            tree.by_child.values().filter(|a| a.parent.id == id).map(|a| a.child.id),
-        );
+        doomed.extend(tree.by_child.values().filter(|a| a.parent.id == id).map(|a| a.child.id));
         removed.extend(tree.detach(id));
     }
     // What was removed is dropped after the lock: a file system may end with it.
@@ -470,5 +470,11 @@ impl Mount {
         text.push_str(if flags & MS_NOATIME != 0 { ",noatime" } else { ",relatime" });
         text.push_str(&self.file_system.options());
         text
+    }
+}
+
+impl core::fmt::Debug for Location {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Location(mount {}, {:?})", self.mount.id, self.inode)
     }
 }

@@ -41,10 +41,8 @@ impl Request {
             return Err(Errno::EINVAL);
         }
         if flags.contains(OpenFlags::PATH) {
-            flags &= OpenFlags::PATH
-                | OpenFlags::DIRECTORY
-                | OpenFlags::NOFOLLOW
-                | OpenFlags::CLOEXEC;
+            flags &=
+                OpenFlags::PATH | OpenFlags::DIRECTORY | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC;
         }
         Ok(Request { flags, mode: mode & 0o7777 & !(umask & 0o777), resolve: Resolve::default() })
     }
@@ -121,11 +119,7 @@ pub fn open(
     open_location(location, request, lookup.identity, caller, is_new)
 }
 
-fn create(
-    identity: &Identity,
-    walker: &Walker<'_>,
-    request: Request,
-) -> Result<Location, Errno> {
+fn create(identity: &Identity, walker: &Walker<'_>, request: Request) -> Result<Location, Errno> {
     let directory = walker.at();
     directory.mount.check_writable()?;
     check(&directory.inode, identity, Wanted::WRITE.and(Wanted::EXECUTE))?;
@@ -183,8 +177,7 @@ pub fn open_location(
         if kind == NodeKind::Regular && wanted.includes(Wanted::WRITE) {
             location.mount.check_writable()?;
         }
-        if flags.contains(OpenFlags::NOATIME) && !identity.owns(location.inode.permissions().user)
-        {
+        if flags.contains(OpenFlags::NOATIME) && !identity.owns(location.inode.permissions().user) {
             return Err(Errno::EPERM);
         }
     }

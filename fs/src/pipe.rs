@@ -91,8 +91,7 @@ impl Pipe {
                 state.writer_openings += 1;
             }
             // With a writer there already, its leaving is a hang-up: remember a count that never is.
-            let writer_openings =
-                if state.writers > 0 { u64::MAX } else { state.writer_openings };
+            let writer_openings = if state.writers > 0 { u64::MAX } else { state.writer_openings };
             (state.reader_openings, writer_openings)
         };
         self.wake();
@@ -109,10 +108,7 @@ impl Pipe {
     /// Opens an end as `open` on a FIFO does. `ENXIO` for writing without waiting when nobody reads.
     pub fn open_fifo(self: &Arc<Pipe>, flags: OpenFlags) -> Result<Arc<dyn File>, Errno> {
         let (reads, writes) = (flags.reads(), flags.writes());
-        if writes
-            && !reads
-            && flags.contains(OpenFlags::NONBLOCK)
-            && self.state.lock().readers == 0
+        if writes && !reads && flags.contains(OpenFlags::NONBLOCK) && self.state.lock().readers == 0
         {
             return Err(Errno::ENXIO);
         }
@@ -164,9 +160,7 @@ impl PipeEnd {
         }
         let slots = size.div_ceil(PAGE_SIZE).next_power_of_two();
         let mut state = self.pipe.state.lock();
-        if slots > state.capacity
-            && (slots * PAGE_SIZE) as u64 > UNPRIVILEGED_LIMIT
-            && !privileged
+        if slots > state.capacity && (slots * PAGE_SIZE) as u64 > UNPRIVILEGED_LIMIT && !privileged
         {
             return Err(Errno::EPERM);
         }

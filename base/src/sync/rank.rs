@@ -40,8 +40,14 @@ classes! {
     OPEN_FILE = 60;
     /// The table of mounts.
     MOUNTS = 70;
+    /// The shape of one file system's tree.
+    TREE_CHANGE = 75;
+    /// The table of pseudo-terminals.
+    PAIRS = 77;
     /// An inode; a parent before its child, with `lock_nested`.
     INODE = 80;
+    /// The table of file locks.
+    FILE_LOCKS = 85;
     /// A pipe.
     PIPE = 90;
     /// A terminal.

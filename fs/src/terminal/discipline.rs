@@ -47,11 +47,7 @@ pub struct Discipline {
 impl Discipline {
     pub fn new() -> Discipline {
         Discipline {
-            settings: Termios2 {
-                basic: Termios::fresh(),
-                input_speed: 38400,
-                output_speed: 38400,
-            },
+            settings: Termios2 { basic: Termios::fresh(), input_speed: 38400, output_speed: 38400 },
             input: VecDeque::new(),
             taken: 0,
             ends: VecDeque::new(),

@@ -306,7 +306,8 @@ impl File for TerminalFile {
         let state = terminal.state.lock();
         let mut ready = PollEvents::empty();
         if state.is_hung_up {
-            ready |= PollEvents::HUP | PollEvents::READABLE | PollEvents::WRITABLE | PollEvents::ERR;
+            ready |=
+                PollEvents::HUP | PollEvents::READABLE | PollEvents::WRITABLE | PollEvents::ERR;
         }
         if state.discipline.is_readable() {
             ready |= PollEvents::READABLE;

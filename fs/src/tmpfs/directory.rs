@@ -66,11 +66,7 @@ impl Entries {
     }
 
     /// Gives the entries after a cookie until `emit` returns false.
-    pub fn list(
-        &self,
-        cursor: u64,
-        emit: &mut dyn FnMut(&[u8], &Arc<Node>, u64) -> bool,
-    ) {
+    pub fn list(&self, cursor: u64, emit: &mut dyn FnMut(&[u8], &Arc<Node>, u64) -> bool) {
         for (&cookie, name) in self.names.range(cursor.saturating_add(1)..) {
             let Some(entry) = self.by_name.get(&**name) else { continue };
             if !emit(name, &entry.node, cookie) {

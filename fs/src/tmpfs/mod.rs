@@ -16,7 +16,9 @@ mod pages;
 
 pub use node::Node;
 
-use crate::inode::{FileSystem, FileSystemStatistics, Inode, NewContent, NewNode, anonymous_device};
+use crate::inode::{
+    FileSystem, FileSystemStatistics, Inode, NewContent, NewNode, anonymous_device,
+};
 use crate::metadata::InodeId;
 use abi::Errno;
 use abi::fs::{Seals, TMPFS_MAGIC};
@@ -254,6 +256,3 @@ impl FileSystem for TmpFs {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

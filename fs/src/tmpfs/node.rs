@@ -402,8 +402,7 @@ impl Inode for Node {
         state.is_nameless = true;
         let name = alloc::format!("#{}", node.id.number);
         let parent = self.me.clone();
-        state.place =
-            Some(LastPlace { parent, name: Arc::from(name.into_bytes()), removed: true });
+        state.place = Some(LastPlace { parent, name: Arc::from(name.into_bytes()), removed: true });
         drop(state);
         Ok(node)
     }
@@ -511,8 +510,7 @@ impl Inode for Node {
         cursor: u64,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<(), Errno> {
-        let dots: [(&[u8], u64); 2] =
-            [(b".", self.id.number), (b"..", self.number_of_parent())];
+        let dots: [(&[u8], u64); 2] = [(b".", self.id.number), (b"..", self.number_of_parent())];
         for (next, (name, number)) in (1..FIRST_COOKIE).zip(dots) {
             let entry = DirectoryEntry { name, number, kind: NodeKind::Directory, next };
             if cursor < next && !emit(entry) {

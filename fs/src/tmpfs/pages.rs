@@ -160,7 +160,9 @@ impl Pages {
             {
                 frame.zero(tail, PAGE_SIZE - tail);
             }
-            if let Some(kept) = usize::try_from(size).ok().and_then(|size| self.borrowed.get(..size)) {
+            if let Some(kept) =
+                usize::try_from(size).ok().and_then(|size| self.borrowed.get(..size))
+            {
                 self.borrowed = kept;
             }
         }
