@@ -20,6 +20,11 @@ pub const SIGNALLED: u8 = 128;
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
+/// Options that contradict each other.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
 /// The program cannot be run; carries the exit status (126 or 127).
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -34,6 +39,8 @@ pub struct NotStarted {
 pub fn of_error(error: &anyhow::Error) -> u8 {
     if error.downcast_ref::<Unavailable>().is_some() {
         UNAVAILABLE
+    } else if error.downcast_ref::<Usage>().is_some() {
+        USAGE
     } else if let Some(not_started) = error.downcast_ref::<NotStarted>() {
         not_started.status
     } else {

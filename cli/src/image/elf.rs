@@ -157,7 +157,7 @@ fn needs<'data, R: ReadRef<'data>>(
             elf::DT_RPATH => needs.rpath = split(text(value)?),
             elf::DT_RUNPATH => needs.runpath = Some(split(text(value)?)),
             elf::DT_FLAGS_1 => {
-                needs.skips_default_directories = value & u64::from(elf::DF_1_NODEFLIB.0) != 0;
+                needs.skips_default_directories = value & elf::DF_1_NODEFLIB.0 != 0;
             }
             _ => {}
         }

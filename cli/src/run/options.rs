@@ -5,11 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use policy::place::{CoreSet, Layout, LayoutError};
 
 use crate::image::AddedFile;
 use crate::image::program::GUEST_PATH;
+use crate::status::Usage;
 
 /// Most cores that Ferry runs on.
 const MAX_CPUS: usize = 8;
@@ -113,13 +114,16 @@ impl LogLevel {
 impl Arguments {
     /// Which cores are for what.
     pub fn layout(&self) -> Result<Layout> {
-        Layout::choose(self.cpus, self.app_cores, self.kernel_cores).or_else(|error| match error {
-            LayoutError::NoSuchCore => {
-                bail!("a core list names a core that --cpus {} does not give", self.cpus)
-            }
-            LayoutError::NoApplicationCore => bail!("--app-cores names no core"),
-            LayoutError::NoKernelCore => bail!("--kernel-cores names no core"),
-        })
+        let chosen = Layout::choose(self.cpus, self.app_cores, self.kernel_cores);
+        Ok(chosen.map_err(|error| {
+            Usage(match error {
+                LayoutError::NoSuchCore => {
+                    format!("a core list names a core that --cpus {} does not give", self.cpus)
+                }
+                LayoutError::NoApplicationCore => "--app-cores names no core".to_string(),
+                LayoutError::NoKernelCore => "--kernel-cores names no core".to_string(),
+            })
+        })?)
     }
 
     /// The kernel's command line.
@@ -161,7 +165,8 @@ impl Arguments {
                 }
             };
             if name.is_empty() {
-                bail!("--env {given:?}: the name of the variable is missing");
+                let text = format!("--env {given:?}: the name of the variable is missing");
+                return Err(Usage(text).into());
             }
             let prefix = format!("{name}=");
             variables.retain(|variable| !variable.starts_with(&prefix));
