@@ -1,0 +1,278 @@
+//! Advice and questions about mappings: `madvise`, `mincore`, `mlock` and its family, `msync`.
+//!
+//! Nothing is ever written to a swap device, so every resident page is locked in effect; locking only
+//! brings pages in and is counted against its limit.
+
+use abi::Errno;
+use abi::memory::{Advice, Protection};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::memory::VirtAddr;
+use core::ops::Range;
+
+use super::area::{AreaFlags, Backing, Object};
+use super::fault::{Access, FaultSignal};
+use super::layout::PAGE;
+use super::space::{AddressSpace, Gather, Inner};
+
+impl AddressSpace {
+    /// Carries out `advice` for the mapped parts of `range`.
+    ///
+    /// # Errors
+    /// `ENOMEM` when part of it is not mapped (the rest is done), `EINVAL` when an area cannot take
+    /// the advice, `EACCES`, `EFAULT`.
+    pub async fn advise(&self, range: Range<u64>, advice: Advice) -> Result<(), Errno> {
+        match advice {
+            Advice::WillNeed => self.populate_sources(range.clone()).await,
+            Advice::PopulateRead => return self.populate_or_fail(range, false).await,
+            Advice::PopulateWrite => return self.populate_or_fail(range, true).await,
+            Advice::Remove => self.punch(range.clone())?,
+            Advice::DontNeed | Advice::DontNeedLocked | Advice::Free => {
+                let mut inner = self.lock();
+                let mut gather = self.gather();
+                inner.drop_pages(range.clone(), advice, &mut gather)?;
+            }
+            _ => {
+                let mut inner = self.lock();
+                inner.mark(range.clone(), advice)?;
+            }
+        }
+        if self.lock().areas.is_covered(range) { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// For each page of `range` whether it is in memory.
+    ///
+    /// # Errors
+    /// `ENOMEM` when part of the range is not mapped.
+    pub fn residency(&self, range: Range<u64>) -> Result<Vec<u8>, Errno> {
+        let mut pages = Vec::new();
+        let count = usize::try_from((range.end - range.start) / PAGE).map_err(|_| Errno::ENOMEM)?;
+        pages.try_reserve_exact(count).map_err(|_| Errno::ENOMEM)?;
+        // Sources are asked after the lock is released, so their pages are noted first.
+        let mut unknown: Vec<(usize, Arc<Object>, u64)> = Vec::new();
+        {
+            let inner = self.lock();
+            if !inner.areas.is_covered(range.clone()) {
+                return Err(Errno::ENOMEM);
+            }
+            for (start, area) in inner.areas.overlapping(range.clone()) {
+                let from = start.max(range.start);
+                for page in (from..area.end.min(range.end)).step_by(PAGE as usize) {
+                    let is_there = inner.table.lookup(VirtAddr(page)).is_some();
+                    if let (false, Some((object, index))) =
+                        (is_there, area.object_page(page - start))
+                    {
+                        unknown.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                        unknown.push((pages.len(), object.clone(), index));
+                    }
+                    pages.push(u8::from(is_there));
+                }
+            }
+        }
+        for (at, object, index) in unknown {
+            if let Some(slot) = pages.get_mut(at) {
+                let mut frame = [None];
+                object.source.pages_present(index, &mut frame);
+                *slot = u8::from(frame[0].is_some());
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Marks `range` as locked or not. Bringing pages in is the caller's next step.
+    ///
+    /// # Errors
+    /// `ENOMEM` when part of it is not mapped or the limit would be passed.
+    pub fn set_locked(
+        &self,
+        range: Range<u64>,
+        is_locked: bool,
+        limit: u64,
+    ) -> Result<(), Errno> {
+        let mut inner = self.lock();
+        if is_locked {
+            let already: u64 = inner
+                .areas
+                .overlapping(range.clone())
+                .filter(|(_, area)| area.flags.contains(AreaFlags::LOCKED))
+                .map(|(start, area)| area.end.min(range.end) - start.max(range.start))
+                .sum();
+            let added = (range.end - range.start) - already;
+            if (inner.locked_pages() * PAGE).saturating_add(added) > limit {
+                return Err(Errno::ENOMEM);
+            }
+        }
+        let is_covered = inner.areas.is_covered(range.clone());
+        inner.areas.change(range, |_, area| {
+            if !area.flags.contains(AreaFlags::SPECIAL) {
+                area.flags.set(AreaFlags::LOCKED, is_locked);
+            }
+        });
+        if is_covered { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// `mlockall` and `munlockall`: what is mapped now, and what will be.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the limit would be passed.
+    pub fn set_all_locked(&self, current: bool, future: bool, limit: u64) -> Result<(), Errno> {
+        let mut inner = self.lock();
+        if current && inner.total.saturating_mul(PAGE) > limit {
+            return Err(Errno::ENOMEM);
+        }
+        inner.lock_future = future;
+        if current || !future {
+            inner.areas.change(0..u64::MAX, |_, area| {
+                if !area.flags.contains(AreaFlags::SPECIAL) {
+                    area.flags.set(AreaFlags::LOCKED, current);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// The sources of shared mappings in `range`, to be written back, and whether the range is mapped
+    /// throughout.
+    ///
+    /// # Errors
+    /// `EBUSY` with `invalidate` when part of it is locked.
+    pub fn shared_sources(
+        &self,
+        range: Range<u64>,
+        invalidate: bool,
+    ) -> Result<(Vec<Arc<Object>>, bool), Errno> {
+        let inner = self.lock();
+        let mut objects: Vec<Arc<Object>> = Vec::new();
+        for (_, area) in inner.areas.overlapping(range.clone()) {
+            if invalidate && area.flags.contains(AreaFlags::LOCKED) {
+                return Err(Errno::EBUSY);
+            }
+            if let (false, Backing::Object { object, .. }) = (area.is_private(), &area.backing) {
+                objects.push(object.clone());
+            }
+        }
+        Ok((objects, inner.areas.is_covered(range)))
+    }
+
+    /// Whether `range` is mapped throughout.
+    pub fn is_mapped(&self, range: Range<u64>) -> bool {
+        self.lock().areas.is_covered(range)
+    }
+
+    async fn populate_sources(&self, range: Range<u64>) {
+        let parts: Vec<Range<u64>> = {
+            let inner = self.lock();
+            let with_source = inner
+                .areas
+                .overlapping(range.clone())
+                .filter(|(_, area)| matches!(area.backing, Backing::Object { .. }))
+                .filter(|(_, area)| !area.protection.is_empty());
+            with_source
+                .map(|(start, area)| start.max(range.start)..area.end.min(range.end))
+                .collect()
+        };
+        for part in parts {
+            for page in part.step_by(PAGE as usize) {
+                if self.fault(VirtAddr(page), Access::READ).await.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn populate_or_fail(&self, range: Range<u64>, write: bool) -> Result<(), Errno> {
+        for page in range.step_by(PAGE as usize) {
+            let result = self.fault(VirtAddr(page), Access { write, execute: false }).await;
+            result.map_err(|signal| match signal {
+                FaultSignal::NotMapped | FaultSignal::OutOfMemory => Errno::ENOMEM,
+                FaultSignal::NotPermitted => Errno::EINVAL,
+                FaultSignal::NoSuchPage => Errno::EFAULT,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// `MADV_REMOVE`: gives pages of shared sources back.
+    fn punch(&self, range: Range<u64>) -> Result<(), Errno> {
+        let mut holes = Vec::new();
+        {
+            let mut inner = self.lock();
+            let mut gather = self.gather();
+            for (start, area) in inner.areas.overlapping(range.clone()) {
+                let from = start.max(range.start);
+                let until = area.end.min(range.end);
+                let Some((object, first)) = area.object_page(from - start) else {
+                    return Err(Errno::EINVAL);
+                };
+                if area.flags.intersects(AreaFlags::LOCKED | AreaFlags::SPECIAL) {
+                    return Err(Errno::EINVAL);
+                }
+                if area.is_private() || !area.allowed.contains(Protection::WRITE) {
+                    return Err(Errno::EACCES);
+                }
+                holes.push((object.clone(), first, first + (until - from) / PAGE, from..until));
+            }
+            for (_, _, _, range) in &holes {
+                inner.take_pages(range.clone(), &mut gather);
+            }
+        }
+        for (object, first, end, _) in holes {
+            object.source.punch(first, end)?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn drop_pages(
+        &mut self,
+        range: Range<u64>,
+        advice: Advice,
+        gather: &mut Gather,
+    ) -> Result<(), Errno> {
+        let mut parts = Vec::new();
+        let mut result = Ok(());
+        for (start, area) in self.areas.overlapping(range.clone()) {
+            let is_locked =
+                area.flags.contains(AreaFlags::LOCKED) && advice != Advice::DontNeedLocked;
+            let is_anonymous = matches!(area.backing, Backing::Anonymous);
+            if is_locked
+                || area.flags.contains(AreaFlags::SPECIAL)
+                || (advice == Advice::Free && !is_anonymous)
+            {
+                result = Err(Errno::EINVAL);
+                break;
+            }
+            parts.push(start.max(range.start)..area.end.min(range.end));
+        }
+        for part in parts {
+            self.take_pages(part, gather);
+        }
+        result
+    }
+
+    fn mark(&mut self, range: Range<u64>, advice: Advice) -> Result<(), Errno> {
+        let (flag, value) = match advice {
+            Advice::DontFork => (AreaFlags::DONT_FORK, true),
+            Advice::DoFork => (AreaFlags::DONT_FORK, false),
+            Advice::WipeOnFork => (AreaFlags::WIPE_ON_FORK, true),
+            Advice::KeepOnFork => (AreaFlags::WIPE_ON_FORK, false),
+            Advice::DontDump => (AreaFlags::DONT_DUMP, true),
+            Advice::DoDump => (AreaFlags::DONT_DUMP, false),
+            _ => return Ok(()),
+        };
+        let is_refused = self.areas.overlapping(range.clone()).any(|(_, area)| {
+            let is_special = area.flags.contains(AreaFlags::SPECIAL);
+            match advice {
+                Advice::WipeOnFork => !matches!(area.backing, Backing::Anonymous),
+                Advice::DoFork | Advice::DoDump => is_special,
+                _ => false,
+            }
+        });
+        if is_refused {
+            return Err(Errno::EINVAL);
+        }
+        self.areas.change(range, |_, area| area.flags.set(flag, value));
+        Ok(())
+    }
+}

@@ -1,0 +1,354 @@
+//! Page faults: what a program touched is brought in, or the program gets a signal.
+//!
+//! ```text
+//!  touch ── area? ── no ── stack below? ── grow ┐            no: SIGSEGV/MAPERR
+//!             │ permitted? no: SIGSEGV/ACCERR   │
+//!             ├─ page there: give the right back, or copy it (copy-on-write)
+//!             ├─ anonymous: zero page for reading, fresh frame for writing
+//!             └─ source: unlock, ask for the page, lock, look again, map
+//! ```
+//!
+//! A source is never asked while the space is locked, because it may take locks of its own or wait.
+//! Afterwards the area is looked up afresh: if it no longer shows that page, the fault starts over.
+//!
+//! Two things make faults fewer. A run of writes to neighbouring anonymous pages brings in a growing
+//! number of pages ahead (`Run`). A fault on a source brings in the neighbours that its cache holds.
+
+use abi::Errno;
+use abi::memory::Protection;
+use alloc::sync::Arc;
+use base::memory::{Frame, PageRights, VirtAddr, zero_frame};
+
+use super::area::{Area, AreaFlags, Object};
+use super::layout::{PAGE, STACK_GUARD, USER_END, page_floor};
+use super::reserve::{user_frame_copy, user_frame_zeroed};
+use super::space::{AddressSpace, Gather, Inner, rights_of};
+
+/// What the program did to the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Access {
+    /// It wrote.
+    pub write: bool,
+    /// It fetched an instruction.
+    pub execute: bool,
+}
+
+impl Access {
+    /// A read of data.
+    pub const READ: Access = Access { write: false, execute: false };
+    /// A write.
+    pub const WRITE: Access = Access { write: true, execute: false };
+    /// An instruction fetch.
+    pub const EXECUTE: Access = Access { write: false, execute: true };
+
+    /// The access that the machine reports with a page fault.
+    pub const fn of_fault(write: bool, execute: bool) -> Access {
+        Access { write, execute }
+    }
+}
+
+/// Why a page could not be brought in; `si_addr` is the address that was touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultSignal {
+    /// Nothing is mapped there: `SIGSEGV`, `SEGV_MAPERR`.
+    NotMapped,
+    /// The mapping does not permit it: `SIGSEGV`, `SEGV_ACCERR`.
+    NotPermitted,
+    /// Past the end of the file, or it cannot be read: `SIGBUS`, `BUS_ADRERR`.
+    NoSuchPage,
+    /// No memory is left: the program is killed (`SIGKILL`).
+    OutOfMemory,
+}
+
+impl FaultSignal {
+    /// Signal number and `si_code`.
+    pub const fn signal_and_code(self) -> (u8, i32) {
+        match self {
+            FaultSignal::NotMapped => (11, 1),
+            FaultSignal::NotPermitted => (11, 2),
+            FaultSignal::NoSuchPage => (7, 2),
+            FaultSignal::OutOfMemory => (9, 0x80),
+        }
+    }
+}
+
+/// A run of faults on neighbouring anonymous pages. The first two in order cost nothing extra; then
+/// each further one brings in twice as many pages as the one before, up to 16.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Run {
+    next: u64,
+    streak: u32,
+}
+
+impl Run {
+    /// Streak at which the window is at its widest.
+    const LONG: u32 = 5;
+
+    /// Notes a fault on `page` and says how many pages, itself included, to bring in.
+    fn window(&mut self, page: u64) -> u64 {
+        self.streak = if page == self.next { (self.streak + 1).min(Self::LONG) } else { 0 };
+        let window = 1 << self.streak.saturating_sub(1);
+        self.next = page + window * PAGE;
+        window
+    }
+}
+
+/// Pages around a fault that are brought in together when the source has them.
+const NEIGHBOURS: u64 = 16;
+
+/// What one look at the space led to.
+enum Step {
+    Done,
+    Failed(FaultSignal),
+    NeedsPage(Wanted),
+}
+
+/// A page of a source that a fault waits for, and the aligned window of neighbours to take along.
+struct Wanted {
+    object: Arc<Object>,
+    /// Address of the page.
+    page: u64,
+    /// Its number in the source.
+    index: u64,
+    /// Neighbours before and after it in the same area.
+    before: u64,
+    after: u64,
+}
+
+/// A page with its neighbours, as found in the source.
+struct Found {
+    frame: Frame,
+    neighbours: [Option<Frame>; NEIGHBOURS as usize],
+}
+
+impl AddressSpace {
+    /// Brings in the page of `address` for `access`.
+    ///
+    /// # Errors
+    /// The signal that the program gets.
+    pub async fn fault(&self, address: VirtAddr, access: Access) -> Result<(), FaultSignal> {
+        self.fault_now(address.0, access)
+    }
+
+    /// `fault` for callers that cannot wait. Sources answer at once today.
+    pub(super) fn fault_now(&self, address: u64, access: Access) -> Result<(), FaultSignal> {
+        if address >= USER_END {
+            return Err(FaultSignal::NotMapped);
+        }
+        let page = page_floor(address);
+        loop {
+            let step = {
+                let mut inner = self.lock();
+                let mut gather = self.gather_page(page);
+                let stack_limit = self.limits().stack;
+                let total_limit = self.limits().address_space;
+                inner.look(page, access, stack_limit, total_limit, &mut gather)
+            };
+            let wanted = match step {
+                Step::Done => return Ok(()),
+                Step::Failed(signal) => return Err(signal),
+                Step::NeedsPage(wanted) => wanted,
+            };
+            let found = wanted.fetch()?;
+            let mut inner = self.lock();
+            let mut gather = self.gather_page(page);
+            if inner.put_found(&wanted, found, access, &mut gather)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Wanted {
+    fn fetch(&self) -> Result<Found, FaultSignal> {
+        let source = &self.object.source;
+        let frame = source.page(self.index).map_err(|error| match error {
+            Errno::ENOMEM => FaultSignal::OutOfMemory,
+            _ => FaultSignal::NoSuchPage,
+        })?;
+        let mut neighbours = [const { None }; NEIGHBOURS as usize];
+        let count = (self.before + 1 + self.after).min(NEIGHBOURS) as usize;
+        if count > 1
+            && let Some(window) = neighbours.get_mut(..count)
+        {
+            source.pages_present(self.index - self.before, window);
+        }
+        Ok(Found { frame, neighbours })
+    }
+}
+
+impl Inner {
+    /// One look under the lock: everything that needs no page of a source is settled here.
+    fn look(
+        &mut self,
+        page: u64,
+        access: Access,
+        stack_limit: u64,
+        total_limit: u64,
+        gather: &mut Gather,
+    ) -> Step {
+        let found = match self.areas.find(page) {
+            Some(found) => found,
+            None => {
+                if !self.grow_stack(page, stack_limit, total_limit) {
+                    return Step::Failed(FaultSignal::NotMapped);
+                }
+                match self.areas.find(page) {
+                    Some(found) => found,
+                    None => return Step::Failed(FaultSignal::NotMapped),
+                }
+            }
+        };
+        let (start, area) = found;
+        if !is_permitted(area, access) {
+            return Step::Failed(FaultSignal::NotPermitted);
+        }
+        if let Some(mapping) = self.table.lookup(VirtAddr(page)) {
+            let rights = rights_of(area, true);
+            if !access.write || mapping.rights.write {
+                // Another thread was faster, or a core's cached translation is older than the table.
+                return Step::Done;
+            }
+            let is_own = !area.is_private() || !mapping.is_shared;
+            if is_own {
+                self.table.set_rights(VirtAddr(page), rights);
+                return Step::Done;
+            }
+            let copied = if mapping.address == self.zero_address() {
+                user_frame_zeroed()
+            } else {
+                match self.table.frame(VirtAddr(page)) {
+                    Some(frame) => user_frame_copy(&frame),
+                    None => return Step::Done,
+                }
+            };
+            return self.settle(page, copied, rights, gather);
+        }
+        if let Some((object, index)) = area.object_page(page - start) {
+            let window = index & !(NEIGHBOURS - 1);
+            let before = (index - window).min((page - start) / PAGE);
+            let after = (window + NEIGHBOURS - 1 - index).min((area.end - page) / PAGE - 1);
+            let object = object.clone();
+            return Step::NeedsPage(Wanted { object, page, index, before, after });
+        }
+        let rights = rights_of(area, true);
+        if !access.write {
+            let rights = rights_of(area, false);
+            return self.settle(page, Ok(zero_frame()), rights, gather);
+        }
+        let end = area.end;
+        let window = self.run.window(page);
+        let step = self.settle(page, user_frame_zeroed(), rights, gather);
+        if matches!(step, Step::Done) && window > 1 {
+            self.bring_ahead(page + PAGE, end.min(page + window * PAGE), rights, gather);
+        }
+        step
+    }
+
+    /// Brings in fresh pages of an anonymous area, as far as memory allows.
+    fn bring_ahead(
+        &mut self,
+        from: u64,
+        end: u64,
+        rights: PageRights,
+        gather: &mut Gather,
+    ) {
+        for page in (from..end).step_by(PAGE as usize) {
+            if self.table.lookup(VirtAddr(page)).is_some() {
+                return;
+            }
+            let Ok(frame) = user_frame_zeroed() else { return };
+            if self.put_page(page, frame, rights, gather).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn settle(
+        &mut self,
+        page: u64,
+        frame: Result<Frame, Errno>,
+        rights: PageRights,
+        gather: &mut Gather,
+    ) -> Step {
+        match frame.and_then(|frame| self.put_page(page, frame, rights, gather)) {
+            Ok(()) => Step::Done,
+            Err(_) => Step::Failed(FaultSignal::OutOfMemory),
+        }
+    }
+
+    /// Maps what a source gave. `false`: the area shows something else by now, look again.
+    fn put_found(
+        &mut self,
+        wanted: &Wanted,
+        found: Found,
+        access: Access,
+        gather: &mut Gather,
+    ) -> Result<bool, FaultSignal> {
+        let Some((start, area)) = self.areas.find(wanted.page) else { return Ok(false) };
+        let still = area.object_page(wanted.page - start).is_some_and(|(object, index)| {
+            Arc::ptr_eq(object, &wanted.object) && index == wanted.index
+        });
+        if !still || !is_permitted(area, access) {
+            return Ok(false);
+        }
+        if self.table.lookup(VirtAddr(wanted.page)).is_some() {
+            return Ok(false);
+        }
+        let is_private = area.is_private();
+        let end = area.end;
+        let shared_rights = rights_of(area, !is_private);
+        let own_rights = rights_of(area, true);
+        let result = if access.write && is_private {
+            user_frame_copy(&found.frame)
+                .and_then(|frame| self.put_page(wanted.page, frame, own_rights, gather))
+        } else {
+            self.put_page(wanted.page, found.frame, shared_rights, gather)
+        };
+        result.map_err(|_| FaultSignal::OutOfMemory)?;
+        let first = wanted.page - wanted.before * PAGE;
+        for (page, frame) in (first..).step_by(PAGE as usize).zip(found.neighbours) {
+            let Some(frame) = frame else { continue };
+            if page < start || page >= end || self.table.lookup(VirtAddr(page)).is_some() {
+                continue;
+            }
+            if self.put_page(page, frame, shared_rights, gather).is_err() {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Extends the growing area above `page` down to it, if limits and neighbours permit.
+    fn grow_stack(&mut self, page: u64, stack_limit: u64, total_limit: u64) -> bool {
+        let Some((start, area)) = self.areas.next_above(page) else { return false };
+        if !area.flags.contains(AreaFlags::GROWS_DOWN) || area.end - page > stack_limit {
+            return false;
+        }
+        let added = (start - page) / PAGE;
+        if (self.total + added).saturating_mul(PAGE) > total_limit {
+            return false;
+        }
+        if let Some((_, below)) = self.areas.last_below(page + PAGE) {
+            let is_guard = below.protection.is_empty()
+                || below.flags.contains(AreaFlags::GROWS_DOWN);
+            if !is_guard && page - below.end < STACK_GUARD {
+                return false;
+            }
+        }
+        self.areas.grow_down(start, page);
+        self.total += added;
+        self.total_peak = self.total_peak.max(self.total);
+        true
+    }
+}
+
+fn is_permitted(area: &Area, access: Access) -> bool {
+    if access.write {
+        area.protection.contains(Protection::WRITE)
+    } else if access.execute {
+        area.protection.contains(Protection::EXECUTE)
+    } else {
+        !area.protection.is_empty()
+    }
+}

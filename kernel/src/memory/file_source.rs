@@ -1,0 +1,64 @@
+//! Files as sources of pages.
+
+use abi::Errno;
+use abi::fs::AllocateFlags;
+use alloc::sync::Arc;
+use base::memory::Frame;
+use fs::{File, Inode, OpenFile};
+
+use super::layout::PAGE;
+use super::source::PageSource;
+
+/// A file that is mapped or executed. Keeps its inode alive.
+pub struct FileSource {
+    inode: Arc<dyn Inode>,
+    /// Gives the pages where that is not the inode: devices.
+    file: Option<Arc<dyn File>>,
+}
+
+impl FileSource {
+    /// The contents of a regular file.
+    pub fn of_inode(inode: Arc<dyn Inode>) -> Arc<FileSource> {
+        Arc::new(FileSource { inode, file: None })
+    }
+
+    /// What an open file offers for mapping.
+    pub fn of_open_file(file: &OpenFile) -> Arc<FileSource> {
+        Arc::new(FileSource { inode: file.inode().clone(), file: Some(file.file().clone()) })
+    }
+}
+
+impl PageSource for FileSource {
+    fn size(&self) -> u64 {
+        self.inode.metadata().size
+    }
+
+    fn page(&self, index: u64) -> Result<Frame, Errno> {
+        match &self.file {
+            Some(file) => file.page(index),
+            None => self.inode.page(index),
+        }
+    }
+
+    fn device(&self) -> u64 {
+        self.inode.id().device
+    }
+
+    fn inode(&self) -> u64 {
+        self.inode.id().number
+    }
+
+    fn identity(&self) -> u64 {
+        Arc::as_ptr(&self.inode).cast::<()>() as u64
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        let mut sink: &mut [u8] = into;
+        self.inode.read_at(offset, &mut sink)
+    }
+
+    fn punch(&self, first: u64, end: u64) -> Result<(), Errno> {
+        let flags = AllocateFlags::PUNCH_HOLE | AllocateFlags::KEEP_SIZE;
+        self.inode.allocate(flags, first * PAGE, (end - first) * PAGE)
+    }
+}

@@ -1,0 +1,390 @@
+//! Changing what is mapped: `mmap`, `munmap`, `mprotect`, `brk`.
+//!
+//! Arguments arrive typed and page-aligned; decoding and the checks of files are the handlers' work
+//! (`servers/memory.rs`). Each function here is one critical section, and either does all that it was
+//! asked for or, where it returns an error, nothing (`mprotect` may have changed the areas before the
+//! first one that refuses, as on Linux).
+
+use abi::Errno;
+use abi::memory::Protection;
+use base::memory::VirtAddr;
+use core::ops::Range;
+
+use super::area::{Area, AreaFlags, Backing};
+use super::layout::{LOW_REGION, LOWEST_ADDRESS, PAGE, STACK_GUARD, USER_END, page_ceil};
+use super::space::{AddressSpace, Gather, Inner, LimitValues, MOST_AREAS, anonymous_area, rights_of};
+use super::{fault::Access, reserve};
+
+/// Where a mapping goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Anywhere, near this address if it is free; 0 is no wish.
+    Anywhere {
+        /// The wish.
+        hint: u64,
+        /// In the first 2 GiB.
+        is_low: bool,
+    },
+    /// Exactly here, replacing what is there.
+    Fixed(u64),
+    /// Exactly here, if nothing is there.
+    FixedIfFree(u64),
+}
+
+/// A new mapping.
+pub struct MapRequest {
+    /// Where.
+    pub place: Place,
+    /// Bytes, a multiple of the page size and not 0.
+    pub length: u64,
+    /// Rights.
+    pub protection: Protection,
+    /// The most that `mprotect` may grant later.
+    pub allowed: Protection,
+    /// Properties.
+    pub flags: AreaFlags,
+    /// What stands behind it.
+    pub backing: Backing,
+}
+
+impl MapRequest {
+    /// A private anonymous mapping, anywhere.
+    pub fn anonymous(length: u64, protection: Protection) -> MapRequest {
+        MapRequest {
+            place: Place::Anywhere { hint: 0, is_low: false },
+            length,
+            protection,
+            allowed: Protection::all(),
+            flags: AreaFlags::empty(),
+            backing: Backing::Anonymous,
+        }
+    }
+}
+
+impl AddressSpace {
+    /// Maps, and returns the address.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is no room or a limit is reached, `EEXIST`, `EPERM` for an address below
+    /// the lowest permitted one, `EAGAIN` when too much would be locked.
+    pub fn map(&self, request: MapRequest) -> Result<u64, Errno> {
+        let limits = self.limits();
+        let mut inner = self.lock();
+        let mut gather = self.gather();
+        let start = inner.choose_place(request.place, request.length)?;
+        let mut area = Area {
+            end: start + request.length,
+            protection: request.protection,
+            allowed: request.allowed,
+            flags: request.flags,
+            backing: request.backing,
+        };
+        if inner.lock_future {
+            area.flags.insert(AreaFlags::LOCKED);
+        }
+        inner.check_limits(start, &area, &limits)?;
+        let range = start..area.end;
+        inner.remove_areas(range, &mut gather);
+        inner.add_area(start, area);
+        Ok(start)
+    }
+
+    /// Unmaps whatever lies in `range`.
+    ///
+    /// # Errors
+    /// `ENOMEM` when an area would be split and there are too many.
+    pub fn unmap(&self, range: Range<u64>) -> Result<(), Errno> {
+        let mut inner = self.lock();
+        let mut gather = self.gather();
+        let splits = inner
+            .areas
+            .find(range.start)
+            .is_some_and(|(start, area)| start < range.start && area.end > range.end);
+        if splits && inner.areas.len() >= MOST_AREAS {
+            return Err(Errno::ENOMEM);
+        }
+        inner.remove_areas(range, &mut gather);
+        Ok(())
+    }
+
+    /// Changes the rights in `range`. With `grows_down` the range is extended to the start of the
+    /// growing area that it begins in.
+    ///
+    /// # Errors
+    /// `ENOMEM` when part of the range is not mapped, `EACCES` when a right may not be granted,
+    /// `EINVAL` with `grows_down` and no growing area.
+    pub fn protect(
+        &self,
+        range: Range<u64>,
+        protection: Protection,
+        grows_down: bool,
+    ) -> Result<(), Errno> {
+        let limits = self.limits();
+        let mut inner = self.lock();
+        let mut gather = self.gather();
+        let mut from = range.start;
+        match inner.areas.overlapping(range.clone()).next() {
+            None => return Err(Errno::ENOMEM),
+            Some((start, area)) if grows_down => {
+                if !area.flags.contains(AreaFlags::GROWS_DOWN) {
+                    return Err(Errno::EINVAL);
+                }
+                from = start;
+            }
+            Some((start, _)) if start > range.start => return Err(Errno::ENOMEM),
+            Some(_) => {}
+        }
+        let (until, result) = inner.find_refusal(from..range.end, protection, &limits);
+        if until > from {
+            inner.apply_protection(from..until, protection, &mut gather);
+        }
+        result
+    }
+
+    /// Sets where the heap begins (and is empty), once per program.
+    pub fn start_heap(&self, address: u64) {
+        let mut inner = self.lock();
+        inner.break_start = address;
+        inner.break_end = address;
+    }
+
+    /// Moves the program break and returns where it is afterwards: unchanged when it cannot be moved.
+    pub fn set_break(&self, address: u64) -> u64 {
+        let limits = self.limits();
+        let mut inner = self.lock();
+        let mut gather = self.gather();
+        let current = inner.break_end;
+        if address < inner.break_start {
+            return current;
+        }
+        let (Some(old_end), Some(new_end)) = (page_ceil(current), page_ceil(address)) else {
+            return current;
+        };
+        if new_end < old_end {
+            inner.remove_areas(new_end..old_end, &mut gather);
+        } else if new_end > old_end {
+            let heap = address - inner.break_start;
+            let data = inner.regions.data.end.saturating_sub(inner.regions.data.start);
+            let mut area = anonymous_area(new_end, Protection::READ | Protection::WRITE);
+            if inner.lock_future {
+                area.flags.insert(AreaFlags::LOCKED);
+            }
+            let room_end = new_end.saturating_add(STACK_GUARD);
+            let is_possible = new_end <= USER_END
+                && heap.saturating_add(data) <= limits.data
+                && is_free_for_heap(&inner, old_end..new_end, room_end)
+                && inner.check_limits(old_end, &area, &limits).is_ok();
+            if !is_possible {
+                return current;
+            }
+            inner.add_area(old_end, area);
+        }
+        inner.break_end = address;
+        address
+    }
+
+    /// Brings in every page of `range` that is mapped, as far as possible (`MAP_POPULATE`,
+    /// `MADV_WILLNEED`, `mlock`). Errors are not reported, as on Linux.
+    pub async fn populate(&self, range: Range<u64>) {
+        let mut page = range.start;
+        while page < range.end {
+            let access = {
+                let inner = self.lock();
+                match inner.areas.find(page) {
+                    Some((_, area)) if area.protection.is_empty() => {
+                        page = area.end;
+                        continue;
+                    }
+                    Some((_, area)) => Access {
+                        write: area.is_private() && area.protection.contains(Protection::WRITE),
+                        execute: false,
+                    },
+                    None => match inner.areas.next_above(page) {
+                        Some((start, _)) => {
+                            page = start;
+                            continue;
+                        }
+                        None => return,
+                    },
+                }
+            };
+            if self.fault(VirtAddr(page), access).await.is_err() {
+                return;
+            }
+            page += PAGE;
+        }
+    }
+}
+
+/// The heap may grow over `range` when that is free, up to `room_end` unless a stack ends there.
+fn is_free_for_heap(inner: &Inner, range: Range<u64>, room_end: u64) -> bool {
+    if !inner.areas.is_free(range.clone()) {
+        return false;
+    }
+    match inner.areas.next_above(range.end.saturating_sub(1)) {
+        Some((start, area)) => !area.flags.contains(AreaFlags::GROWS_DOWN) || start >= room_end,
+        None => true,
+    }
+}
+
+impl Inner {
+    fn choose_place(&self, place: Place, length: u64) -> Result<u64, Errno> {
+        if length > USER_END {
+            return Err(Errno::ENOMEM);
+        }
+        let exactly = |address: u64| {
+            if address > USER_END - length {
+                Err(Errno::ENOMEM)
+            } else if address < LOWEST_ADDRESS {
+                Err(Errno::EPERM)
+            } else {
+                Ok(address)
+            }
+        };
+        match place {
+            Place::Fixed(address) => exactly(address),
+            Place::FixedIfFree(address) => {
+                let address = exactly(address)?;
+                let is_free = self.areas.is_free(address..address + length);
+                if is_free { Ok(address) } else { Err(Errno::EEXIST) }
+            }
+            Place::Anywhere { hint, is_low } => {
+                self.find_room(hint, length, is_low).ok_or(Errno::ENOMEM)
+            }
+        }
+    }
+
+    /// Room for `length` bytes: at `hint` if that is free, else from the top down, else from the
+    /// bottom up.
+    pub(super) fn find_room(&self, hint: u64, length: u64, is_low: bool) -> Option<u64> {
+        let region = if is_low { LOW_REGION } else { LOWEST_ADDRESS..self.layout.mmap_base };
+        let hint_end = hint.checked_add(length)?;
+        let hint_limit = if is_low { LOW_REGION.end } else { USER_END };
+        if hint >= LOWEST_ADDRESS && hint_end <= hint_limit {
+            let guard = match self.areas.next_above(hint_end.saturating_sub(1)) {
+                Some((start, area)) if area.flags.contains(AreaFlags::GROWS_DOWN) => {
+                    start.saturating_sub(STACK_GUARD)
+                }
+                _ => u64::MAX,
+            };
+            if hint_end <= guard && self.areas.is_free(hint..hint_end) {
+                return Some(hint);
+            }
+        }
+        self.areas
+            .find_room_from_top(length, region.clone())
+            .or_else(|| self.areas.find_room_from_bottom(length, region.start..hint_limit))
+    }
+
+    /// Whether a new area (which may replace what is there) stays within the limits.
+    pub(super) fn check_limits(
+        &self,
+        start: u64,
+        area: &Area,
+        limits: &LimitValues,
+    ) -> Result<(), Errno> {
+        let pages = (area.end - start) / PAGE;
+        let replaced: u64 = self
+            .areas
+            .overlapping(start..area.end)
+            .map(|(at, old)| (old.end.min(area.end) - at.max(start)) / PAGE)
+            .sum();
+        if self.areas.len() >= MOST_AREAS {
+            return Err(Errno::ENOMEM);
+        }
+        self.check_growth(pages.saturating_sub(replaced), area, limits)?;
+        if area.is_accounted() && pages > reserve::most() {
+            return Err(Errno::ENOMEM);
+        }
+        Ok(())
+    }
+
+    /// Whether `pages` more of the kind of `area` stay within the limits.
+    pub(super) fn check_growth(
+        &self,
+        pages: u64,
+        area: &Area,
+        limits: &LimitValues,
+    ) -> Result<(), Errno> {
+        let is_above = |have: u64, limit: u64| have.saturating_mul(PAGE) > limit;
+        if is_above(self.total + pages, limits.address_space) {
+            return Err(Errno::ENOMEM);
+        }
+        let is_data = area.is_private() && area.protection.contains(Protection::WRITE);
+        if is_data
+            && limits.data < USER_END
+            && is_above(self.data_pages() + pages, limits.data)
+        {
+            return Err(Errno::ENOMEM);
+        }
+        if area.flags.contains(AreaFlags::LOCKED)
+            && limits.locked < USER_END
+            && is_above(self.locked_pages() + pages, limits.locked)
+        {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(())
+    }
+
+    /// How far `protection` may be applied from the start of `range`, and why not further.
+    fn find_refusal(
+        &self,
+        range: Range<u64>,
+        protection: Protection,
+        limits: &LimitValues,
+    ) -> (u64, Result<(), Errno>) {
+        let mut reached = range.start;
+        for (start, area) in self.areas.overlapping(range.clone()) {
+            if start > reached {
+                return (reached, Err(Errno::ENOMEM));
+            }
+            if area.flags.contains(AreaFlags::SPECIAL) && protection != area.protection {
+                return (reached, Err(Errno::EACCES));
+            }
+            if !area.allowed.contains(protection) {
+                return (reached, Err(Errno::EACCES));
+            }
+            let pages = (area.end.min(range.end) - start.max(range.start)) / PAGE;
+            let becomes = Area { protection, ..area.clone() };
+            if becomes.is_accounted() && !area.is_accounted() {
+                let is_too_much = limits.data < USER_END
+                    && (self.data_pages() + pages).saturating_mul(PAGE) > limits.data;
+                if is_too_much || pages > reserve::most() {
+                    return (reached, Err(Errno::ENOMEM));
+                }
+            }
+            reached = area.end.min(range.end);
+        }
+        if reached < range.end {
+            return (reached, Err(Errno::ENOMEM));
+        }
+        (range.end, Ok(()))
+    }
+
+    fn apply_protection(&mut self, range: Range<u64>, protection: Protection, gather: &mut Gather) {
+        let is_less = self
+            .areas
+            .overlapping(range.clone())
+            .any(|(_, area)| !protection.contains(area.protection));
+        let is_first_right = self
+            .areas
+            .overlapping(range.clone())
+            .any(|(_, area)| area.protection != protection);
+        self.areas.change(range.clone(), |_, area| area.protection = protection);
+        if !is_first_right {
+            return;
+        }
+        for (start, area) in self.areas.overlapping(range.clone()) {
+            let part = VirtAddr(start.max(range.start))..VirtAddr(area.end.min(range.end));
+            let is_private = area.is_private();
+            let exclusive = rights_of(area, true);
+            let guarded = rights_of(area, !is_private);
+            self.table.set_rights_range(part, |mapping| {
+                if mapping.is_shared { guarded } else { exclusive }
+            });
+        }
+        if is_less {
+            gather.note_stale();
+        }
+    }
+}

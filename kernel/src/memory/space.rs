@@ -1,0 +1,460 @@
+//! `AddressSpace`: what one program sees as memory.
+//!
+//! Shared by the threads of a process (and by a `vfork` child) as an `Arc`. One lock guards areas,
+//! page table and counters together, so they never disagree; it is held for short, bounded work and
+//! never while a source is asked for a page (see `fault.rs`). Lock order: files before spaces; two
+//! spaces are locked together only by `fork`, the child last, when nobody else knows it yet.
+//!
+//! Translations that other cores may have cached are dropped once per operation, and a frame that was
+//! taken out of the table is freed only after that (`Gather`).
+
+use abi::Errno;
+use abi::memory::Protection;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::memory::{Frame, PhysAddr, VirtAddr, zero_frame};
+use base::memory::{PageRights, PageTable};
+use base::sync::{Mutex, MutexGuard, rank};
+use base::user::{Root, SpaceHandle, shootdown};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::area::{Area, AreaFlags, AreaMap, Backing};
+use super::layout::{Layout, PAGE};
+
+/// Most areas of one address space, as `vm.max_map_count` on Linux.
+pub const MOST_AREAS: usize = 65_530;
+
+/// Resource limits that concern memory, in bytes. Written by `setrlimit`, read by everything here.
+pub struct Limits {
+    /// `RLIMIT_AS`.
+    pub address_space: AtomicU64,
+    /// `RLIMIT_DATA`.
+    pub data: AtomicU64,
+    /// `RLIMIT_STACK`.
+    pub stack: AtomicU64,
+    /// `RLIMIT_MEMLOCK`.
+    pub locked: AtomicU64,
+}
+
+/// Limits as plain numbers; `u64::MAX` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitValues {
+    /// `RLIMIT_AS`.
+    pub address_space: u64,
+    /// `RLIMIT_DATA`.
+    pub data: u64,
+    /// `RLIMIT_STACK`.
+    pub stack: u64,
+    /// `RLIMIT_MEMLOCK`.
+    pub locked: u64,
+}
+
+impl Default for LimitValues {
+    fn default() -> LimitValues {
+        LimitValues { address_space: u64::MAX, data: u64::MAX, stack: 8 << 20, locked: 8 << 20 }
+    }
+}
+
+/// Sizes for `/proc/PID/{stat,statm,status}` and `getrusage`, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Mapped.
+    pub total: u64,
+    /// The most that was ever mapped.
+    pub total_peak: u64,
+    /// In memory.
+    pub resident: u64,
+    /// The most that was ever in memory.
+    pub resident_peak: u64,
+    /// In memory and backed by a shared source.
+    pub resident_shared: u64,
+    /// Private and writable, without the stack.
+    pub data: u64,
+    /// The stack.
+    pub stack: u64,
+    /// Executable.
+    pub text: u64,
+    /// Locked.
+    pub locked: u64,
+}
+
+/// Where the program's arguments and environment lie, for `/proc/PID/{cmdline,environ,stat}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgramRegions {
+    /// Code of the program.
+    pub code: Range<u64>,
+    /// Data of the program.
+    pub data: Range<u64>,
+    /// Stack pointer at the start.
+    pub stack_start: u64,
+    /// Strings of the arguments.
+    pub arguments: Range<u64>,
+    /// Strings of the environment.
+    pub environment: Range<u64>,
+}
+
+/// What the space lock guards.
+pub(super) struct Inner {
+    pub(super) areas: AreaMap,
+    pub(super) table: PageTable,
+    pub(super) layout: Layout,
+    /// Start of the heap; 0 before a program is loaded.
+    pub(super) break_start: u64,
+    /// The program break.
+    pub(super) break_end: u64,
+    /// Mapped pages.
+    pub(super) total: u64,
+    pub(super) total_peak: u64,
+    /// Pages in the table, the zero page left out.
+    pub(super) resident: u64,
+    pub(super) resident_peak: u64,
+    /// `mlockall(MCL_FUTURE)` is in force.
+    pub(super) lock_future: bool,
+    pub(super) regions: ProgramRegions,
+    /// Run of faults on neighbouring anonymous pages, see `fault.rs`.
+    pub(super) run: super::fault::Run,
+    zero: PhysAddr,
+}
+
+/// An address space.
+pub struct AddressSpace {
+    id: u64,
+    handle: SpaceHandle,
+    limits: Limits,
+    /// `membarrier` registrations, as command bits.
+    pub(super) barrier_registrations: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl AddressSpace {
+    /// An empty space.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new(layout: Layout, limits: LimitValues) -> Result<Arc<AddressSpace>, Errno> {
+        let table = PageTable::new()?;
+        Ok(Arc::new(AddressSpace {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            handle: SpaceHandle::new(&table),
+            limits: Limits {
+                address_space: AtomicU64::new(limits.address_space),
+                data: AtomicU64::new(limits.data),
+                stack: AtomicU64::new(limits.stack),
+                locked: AtomicU64::new(limits.locked),
+            },
+            barrier_registrations: AtomicU64::new(0),
+            inner: Mutex::new(
+                &rank::SPACE,
+                Inner {
+                    areas: AreaMap::new(),
+                    table,
+                    layout,
+                    break_start: 0,
+                    break_end: 0,
+                    total: 0,
+                    total_peak: 0,
+                    resident: 0,
+                    resident_peak: 0,
+                    lock_future: false,
+                    regions: ProgramRegions::default(),
+                    run: super::fault::Run::default(),
+                    zero: zero_frame().address(),
+                },
+            ),
+        }))
+    }
+
+    /// A number that no other space has had or will have.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Sets the limits; what exceeds them already stays.
+    pub fn set_limits(&self, limits: LimitValues) {
+        self.limits.address_space.store(limits.address_space, Ordering::Relaxed);
+        self.limits.data.store(limits.data, Ordering::Relaxed);
+        self.limits.stack.store(limits.stack, Ordering::Relaxed);
+        self.limits.locked.store(limits.locked, Ordering::Relaxed);
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> LimitValues {
+        LimitValues {
+            address_space: self.limits.address_space.load(Ordering::Relaxed),
+            data: self.limits.data.load(Ordering::Relaxed),
+            stack: self.limits.stack.load(Ordering::Relaxed),
+            locked: self.limits.locked.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    pub(super) fn gather(&self) -> Gather<'_> {
+        Gather { handle: &self.handle, frames: Vec::new(), is_stale: false }
+    }
+
+    /// The sizes.
+    pub fn counters(&self) -> Counters {
+        let inner = self.lock();
+        let mut counters = Counters {
+            total: inner.total,
+            total_peak: inner.total_peak,
+            resident: inner.resident,
+            resident_peak: inner.resident_peak,
+            ..Counters::default()
+        };
+        for (start, area) in inner.areas.iter() {
+            let pages = (area.end - start) / PAGE;
+            if area.flags.contains(AreaFlags::GROWS_DOWN) {
+                counters.stack += pages;
+            } else if area.is_private() && area.protection.contains(Protection::WRITE) {
+                counters.data += pages;
+            } else if area.protection.contains(Protection::EXECUTE) {
+                counters.text += pages;
+            }
+            if area.flags.contains(AreaFlags::LOCKED) {
+                counters.locked += pages;
+            }
+            if !area.is_private() {
+                counters.resident_shared += inner.resident_in(start..area.end);
+            }
+        }
+        counters
+    }
+
+    /// Where the program's parts lie.
+    pub fn regions(&self) -> ProgramRegions {
+        self.lock().regions.clone()
+    }
+
+    /// Sets where the program's parts lie (`execve`, `prctl(PR_SET_MM)`).
+    pub fn set_regions(&self, regions: ProgramRegions) {
+        self.lock().regions = regions;
+    }
+
+    /// The start of the heap and the program break.
+    pub fn heap(&self) -> Range<u64> {
+        let inner = self.lock();
+        inner.break_start..inner.break_end
+    }
+
+    /// A copy for a child: private pages are shared until either side writes, shared pages stay
+    /// shared.
+    ///
+    /// # Errors
+    /// `ENOMEM`; the parent is unharmed (its pages are merely write-protected until touched).
+    pub fn fork(&self) -> Result<Arc<AddressSpace>, Errno> {
+        let mut parent = self.lock();
+        let child_space = AddressSpace::new(parent.layout, self.limits())?;
+        let registrations = self.barrier_registrations.load(Ordering::Relaxed);
+        child_space.barrier_registrations.store(registrations, Ordering::Relaxed);
+        let result = {
+            let mut child = child_space.inner.lock_nested();
+            parent.copy_into(&mut child)
+        };
+        // The parent's writable translations may be cached; from here on writes must fault.
+        shootdown(&self.handle);
+        drop(parent);
+        result.map(|()| child_space)
+    }
+
+    /// Frees all user memory now, as when the last thread of a process ends.
+    pub fn clear(&self) {
+        let mut inner = self.lock();
+        let mut gather = self.gather();
+        let areas = inner.areas.remove(0..u64::MAX);
+        for (start, area) in areas {
+            inner.take_pages(start..area.end, &mut gather);
+        }
+        inner.total = 0;
+        gather.finish();
+    }
+}
+
+impl Root for AddressSpace {
+    fn handle(&self) -> &SpaceHandle {
+        &self.handle
+    }
+}
+
+impl Inner {
+    pub(super) fn is_zero_page(&self, frame: &Frame) -> bool {
+        frame.address() == self.zero
+    }
+
+    /// Pages in memory inside `range`, the zero page included.
+    pub(super) fn resident_in(&self, range: Range<u64>) -> u64 {
+        let mut pages = 0;
+        self.table.for_each(VirtAddr(range.start)..VirtAddr(range.end), |_, _| pages += 1);
+        pages
+    }
+
+    /// Adds an area where nothing is.
+    pub(super) fn add_area(&mut self, start: u64, area: Area) {
+        self.total += (area.end - start) / PAGE;
+        self.total_peak = self.total_peak.max(self.total);
+        self.areas.insert(start, area);
+    }
+
+    /// Takes areas and pages of `range` out.
+    pub(super) fn remove_areas(&mut self, range: Range<u64>, gather: &mut Gather) {
+        for (start, area) in self.areas.remove(range) {
+            self.total -= (area.end - start) / PAGE;
+            self.take_pages(start..area.end, gather);
+        }
+    }
+
+    /// Takes the pages of `range` out of the table.
+    pub(super) fn take_pages(&mut self, range: Range<u64>, gather: &mut Gather) {
+        let zero = self.zero;
+        let mut resident = self.resident;
+        self.table.unmap_range(VirtAddr(range.start)..VirtAddr(range.end), |frame| {
+            if frame.address() != zero {
+                resident -= 1;
+            }
+            gather.add(frame);
+        });
+        self.resident = resident;
+    }
+
+    /// Puts a page into the table, replacing what is there.
+    pub(super) fn put_page(
+        &mut self,
+        page: u64,
+        frame: Frame,
+        rights: PageRights,
+        gather: &mut Gather,
+    ) -> Result<(), Errno> {
+        let is_counted = !self.is_zero_page(&frame);
+        if let Some(replaced) = self.table.map(VirtAddr(page), frame, rights)? {
+            if !self.is_zero_page(&replaced) {
+                self.resident -= 1;
+            }
+            gather.add(replaced);
+        }
+        self.resident += u64::from(is_counted);
+        self.resident_peak = self.resident_peak.max(self.resident);
+        Ok(())
+    }
+
+    /// Pages of areas that `RLIMIT_DATA` counts.
+    pub(super) fn data_pages(&self) -> u64 {
+        self.areas
+            .iter()
+            .filter(|(_, area)| {
+                area.is_private()
+                    && area.protection.contains(Protection::WRITE)
+                    && !area.flags.contains(AreaFlags::GROWS_DOWN)
+            })
+            .map(|(start, area)| (area.end - start) / PAGE)
+            .sum()
+    }
+
+    /// Pages that are locked.
+    pub(super) fn locked_pages(&self) -> u64 {
+        self.areas
+            .iter()
+            .filter(|(_, area)| area.flags.contains(AreaFlags::LOCKED))
+            .map(|(start, area)| (area.end - start) / PAGE)
+            .sum()
+    }
+
+    fn copy_into(&mut self, child: &mut Inner) -> Result<(), Errno> {
+        child.break_start = self.break_start;
+        child.break_end = self.break_end;
+        child.regions = self.regions.clone();
+        for (start, area) in self.areas.iter() {
+            if area.flags.contains(AreaFlags::DONT_FORK) {
+                continue;
+            }
+            let mut copy = area.clone();
+            // Locks are not inherited.
+            copy.flags.remove(AreaFlags::LOCKED);
+            let is_private = area.is_private();
+            let is_wiped = area.flags.contains(AreaFlags::WIPE_ON_FORK);
+            let range = VirtAddr(start)..VirtAddr(area.end);
+            child.add_area(start, copy);
+            if !is_wiped {
+                let zero = self.zero;
+                let shared = self.table.share_range(&mut child.table, range, is_private, |frame| {
+                    u64::from(frame != zero)
+                })?;
+                child.resident += shared;
+            }
+        }
+        child.resident_peak = child.resident;
+        Ok(())
+    }
+}
+
+/// Frames that were taken out of a table and may still be cached by other cores. They are freed
+/// after the cores have forgotten them: when the gather is full, finished or dropped.
+pub(super) struct Gather<'a> {
+    handle: &'a SpaceHandle,
+    frames: Vec<Frame>,
+    is_stale: bool,
+}
+
+impl Gather<'_> {
+    const FULL: usize = 512;
+
+    /// Adds a frame that was mapped.
+    pub(super) fn add(&mut self, frame: Frame) {
+        self.is_stale = true;
+        if self.frames.len() >= Self::FULL || self.frames.try_reserve(1).is_err() {
+            self.finish();
+        }
+        if self.frames.try_reserve(1).is_ok() {
+            self.frames.push(frame);
+        } else {
+            // No memory to remember it: forget it everywhere first, then let it go.
+            shootdown(self.handle);
+        }
+    }
+
+    /// Notes that rights were taken away somewhere.
+    pub(super) fn note_stale(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Makes all cores forget, then frees.
+    pub(super) fn finish(&mut self) {
+        if self.is_stale {
+            shootdown(self.handle);
+            self.is_stale = false;
+        }
+        self.frames.clear();
+    }
+}
+
+impl Drop for Gather<'_> {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// The rights that the table gives to a page of `area`; private pages that are shared with somebody
+/// are not writable yet.
+pub(super) fn rights_of(area: &Area, is_own: bool) -> PageRights {
+    PageRights {
+        write: area.protection.contains(Protection::WRITE) && is_own,
+        execute: area.protection.contains(Protection::EXECUTE),
+        user: !area.protection.is_empty(),
+    }
+}
+
+/// An anonymous private area.
+pub(super) fn anonymous_area(end: u64, protection: Protection) -> Area {
+    Area {
+        end,
+        protection,
+        allowed: Protection::all(),
+        flags: AreaFlags::empty(),
+        backing: Backing::Anonymous,
+    }
+}

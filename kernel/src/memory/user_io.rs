@@ -1,0 +1,201 @@
+//! `UserSink` and `UserSource`: how file data moves between a program's buffers and pages of a cache,
+//! a pipe or a terminal without a buffer in between.
+//!
+//! Both walk a list of ranges (`struct iovec`). They copy while the holder of the other side has its
+//! locks, so they never bring a page in themselves: at a missing page they stop short. The handler
+//! then lets go of its locks, calls `fault_in_next`, and goes on where it stopped:
+//!
+//! ```text
+//! loop { n += file.read(&mut sink)?;  if !sink.is_stopped() { break }  sink.fault_in_next().await? }
+//! ```
+
+use abi::Errno;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::io::{Sink, Source};
+use base::memory::VirtAddr;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::fault::Access;
+use super::layout::is_user_range;
+use super::space::AddressSpace;
+use super::user::UserMemory;
+
+/// Most ranges of one call (`IOV_MAX`).
+pub const MOST_VECTORS: u64 = 1024;
+/// Most bytes that one call moves; more are left for the next, as on Linux.
+pub const MOST_BYTES: u64 = 0x7fff_f000;
+
+/// `struct iovec`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct IoVector {
+    /// Start.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+pub(super) async fn read_io_vectors(
+    memory: &UserMemory,
+    address: u64,
+    count: u64,
+) -> Result<Vec<IoVector>, Errno> {
+    if count > MOST_VECTORS {
+        return Err(Errno::EINVAL);
+    }
+    let vectors = memory.read_array::<IoVector>(address, count as usize).await?;
+    if vectors.iter().any(|vector| i64::try_from(vector.length).is_err()) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(vectors)
+}
+
+/// A position in a list of user ranges.
+struct Cursor {
+    space: Arc<AddressSpace>,
+    current: IoVector,
+    following: alloc::vec::IntoIter<IoVector>,
+    remaining: u64,
+    /// The last copy stopped at a page that is missing or not permitted.
+    is_stopped: bool,
+}
+
+impl Cursor {
+    fn new(space: Arc<AddressSpace>, vectors: Vec<IoVector>) -> Result<Cursor, Errno> {
+        let mut remaining = 0_u64;
+        for vector in &vectors {
+            if vector.length > 0 && !is_user_range(vector.address, vector.length) {
+                return Err(Errno::EFAULT);
+            }
+            remaining = remaining.saturating_add(vector.length);
+        }
+        Ok(Cursor {
+            space,
+            current: IoVector::default(),
+            following: vectors.into_iter(),
+            remaining: remaining.min(MOST_BYTES),
+            is_stopped: false,
+        })
+    }
+
+    /// Moves up to `limit` bytes; `copy` gets the space, the address, the range of the caller's
+    /// buffer, and says how many it moved.
+    fn advance(
+        &mut self,
+        limit: usize,
+        mut copy: impl FnMut(&AddressSpace, u64, core::ops::Range<usize>) -> usize,
+    ) -> usize {
+        self.is_stopped = false;
+        let mut done = 0;
+        while done < limit && self.remaining > 0 {
+            if self.current.length == 0 {
+                match self.following.next() {
+                    Some(next) => self.current = next,
+                    None => break,
+                }
+                continue;
+            }
+            let wanted = (limit - done)
+                .min(usize::try_from(self.current.length.min(self.remaining)).unwrap_or(limit));
+            let moved = copy(&self.space, self.current.address, done..done + wanted);
+            self.current.address += moved as u64;
+            self.current.length -= moved as u64;
+            self.remaining -= moved as u64;
+            done += moved;
+            if moved < wanted {
+                self.is_stopped = true;
+                break;
+            }
+        }
+        done
+    }
+
+    async fn fault_in_next(&mut self, access: Access) -> Result<(), Errno> {
+        while self.current.length == 0 {
+            match self.following.next() {
+                Some(next) => self.current = next,
+                None => return Ok(()),
+            }
+        }
+        self.is_stopped = false;
+        self.space.fault(VirtAddr(self.current.address), access).await.map_err(|_| Errno::EFAULT)
+    }
+}
+
+/// Where a read puts its bytes.
+pub struct UserSink {
+    cursor: Cursor,
+}
+
+impl UserSink {
+    pub(super) fn new(space: Arc<AddressSpace>, ranges: Vec<IoVector>) -> Result<UserSink, Errno> {
+        Ok(UserSink { cursor: Cursor::new(space, ranges)? })
+    }
+
+    /// Whether the last write stopped at a page that must be brought in first.
+    pub fn is_stopped(&self) -> bool {
+        self.cursor.is_stopped
+    }
+
+    /// Brings in the page that the next byte goes to.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub async fn fault_in_next(&mut self) -> Result<(), Errno> {
+        self.cursor.fault_in_next(Access::WRITE).await
+    }
+}
+
+impl Sink for UserSink {
+    fn write(&mut self, bytes: &[u8]) -> usize {
+        self.cursor.advance(bytes.len(), |space, address, range| {
+            space.copy_in(address, bytes.get(range).unwrap_or_default())
+        })
+    }
+
+    fn remaining(&self) -> usize {
+        usize::try_from(self.cursor.remaining).unwrap_or(usize::MAX)
+    }
+}
+
+/// Where a write takes its bytes from.
+pub struct UserSource {
+    cursor: Cursor,
+}
+
+impl UserSource {
+    pub(super) fn new(
+        space: Arc<AddressSpace>,
+        ranges: Vec<IoVector>,
+    ) -> Result<UserSource, Errno> {
+        Ok(UserSource { cursor: Cursor::new(space, ranges)? })
+    }
+
+    /// Whether the last read stopped at a page that must be brought in first.
+    pub fn is_stopped(&self) -> bool {
+        self.cursor.is_stopped
+    }
+
+    /// Brings in the page that the next byte comes from.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub async fn fault_in_next(&mut self) -> Result<(), Errno> {
+        self.cursor.fault_in_next(Access::READ).await
+    }
+}
+
+impl Source for UserSource {
+    fn read(&mut self, into: &mut [u8]) -> usize {
+        let length = into.len();
+        self.cursor.advance(length, |space, address, range| {
+            space.copy_out(address, into.get_mut(range).unwrap_or_default())
+        })
+    }
+
+    fn remaining(&self) -> usize {
+        usize::try_from(self.cursor.remaining).unwrap_or(usize::MAX)
+    }
+}
