@@ -13,7 +13,7 @@ use core::ops::Range;
 use super::area::{AreaFlags, Backing, Object};
 use super::fault::{Access, FaultSignal};
 use super::layout::PAGE;
-use super::space::{AddressSpace, Gather, Inner};
+use super::space::{AddressSpace, Inner};
 
 impl AddressSpace {
     /// Carries out `advice` for the mapped parts of `range`.
@@ -29,8 +29,7 @@ impl AddressSpace {
             Advice::Remove => self.punch(range.clone())?,
             Advice::DontNeed | Advice::DontNeedLocked | Advice::Free => {
                 let mut inner = self.lock();
-                let mut gather = self.gather();
-                inner.drop_pages(range.clone(), advice, &mut gather)?;
+                inner.drop_pages(range.clone(), advice)?;
             }
             _ => {
                 let mut inner = self.lock();
@@ -58,7 +57,7 @@ impl AddressSpace {
             for (start, area) in inner.areas.overlapping(range.clone()) {
                 let from = start.max(range.start);
                 for page in (from..area.end.min(range.end)).step_by(PAGE as usize) {
-                    let is_there = inner.table.lookup(VirtAddr(page)).is_some();
+                    let is_there = inner.table.peek(VirtAddr(page)).is_some();
                     if let (false, Some((object, index))) =
                         (is_there, area.object_page(page - start))
                     {
@@ -197,7 +196,6 @@ impl AddressSpace {
         let mut holes = Vec::new();
         {
             let mut inner = self.lock();
-            let mut gather = self.gather();
             for (start, area) in inner.areas.overlapping(range.clone()) {
                 let from = start.max(range.start);
                 let until = area.end.min(range.end);
@@ -213,7 +211,7 @@ impl AddressSpace {
                 holes.push((object.clone(), first, first + (until - from) / PAGE, from..until));
             }
             for (_, _, _, range) in &holes {
-                inner.take_pages(range.clone(), &mut gather);
+                inner.take_pages(range.clone());
             }
         }
         for (object, first, end, _) in holes {
@@ -228,7 +226,6 @@ impl Inner {
         &mut self,
         range: Range<u64>,
         advice: Advice,
-        gather: &mut Gather,
     ) -> Result<(), Errno> {
         let mut parts = Vec::new();
         let mut result = Ok(());
@@ -246,7 +243,7 @@ impl Inner {
             parts.push(start.max(range.start)..area.end.min(range.end));
         }
         for part in parts {
-            self.take_pages(part, gather);
+            self.take_pages(part);
         }
         result
     }

@@ -22,7 +22,7 @@ use base::memory::{Frame, PageRights, VirtAddr, zero_frame};
 use super::area::{Area, AreaFlags, Object};
 use super::layout::{PAGE, STACK_GUARD, USER_END, page_floor};
 use super::reserve::{user_frame_copy, user_frame_zeroed};
-use super::space::{AddressSpace, Gather, Inner, rights_of};
+use super::space::{AddressSpace, Inner, rights_of};
 
 /// What the program did to the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -139,10 +139,9 @@ impl AddressSpace {
         loop {
             let step = {
                 let mut inner = self.lock();
-                let mut gather = self.gather_page(page);
                 let stack_limit = self.limits().stack;
                 let total_limit = self.limits().address_space;
-                inner.look(page, access, stack_limit, total_limit, &mut gather)
+                inner.look(page, access, stack_limit, total_limit)
             };
             let wanted = match step {
                 Step::Done => return Ok(()),
@@ -151,8 +150,7 @@ impl AddressSpace {
             };
             let found = wanted.fetch()?;
             let mut inner = self.lock();
-            let mut gather = self.gather_page(page);
-            if inner.put_found(&wanted, found, access, &mut gather)? {
+            if inner.put_found(&wanted, found, access)? {
                 return Ok(());
             }
         }
@@ -185,7 +183,6 @@ impl Inner {
         access: Access,
         stack_limit: u64,
         total_limit: u64,
-        gather: &mut Gather,
     ) -> Step {
         let found = match self.areas.find(page) {
             Some(found) => found,
@@ -203,26 +200,25 @@ impl Inner {
         if !is_permitted(area, access) {
             return Step::Failed(FaultSignal::NotPermitted);
         }
-        if let Some(mapping) = self.table.lookup(VirtAddr(page)) {
-            let rights = rights_of(area, true);
-            if !access.write || mapping.rights.write {
+        if let Some(state) = self.table.peek(VirtAddr(page)) {
+            if !access.write || state.rights.write {
                 // Another thread was faster, or a core's cached translation is older than the table.
                 return Step::Done;
             }
-            let is_own = !area.is_private() || !mapping.is_shared;
-            if is_own {
+            let rights = rights_of(area, true);
+            if !area.is_private() || state.references == 1 {
                 self.table.set_rights(VirtAddr(page), rights);
                 return Step::Done;
             }
-            let copied = if mapping.address == self.zero_address() {
+            let copied = if state.frame == self.zero_address() {
                 user_frame_zeroed()
             } else {
-                match self.table.frame(VirtAddr(page)) {
-                    Some(frame) => user_frame_copy(&frame),
+                match self.table.lookup(VirtAddr(page)) {
+                    Some(mapping) => user_frame_copy(&mapping.frame),
                     None => return Step::Done,
                 }
             };
-            return self.settle(page, copied, rights, gather);
+            return self.settle(page, copied, rights);
         }
         if let Some((object, index)) = area.object_page(page - start) {
             let window = index & !(NEIGHBOURS - 1);
@@ -234,13 +230,13 @@ impl Inner {
         let rights = rights_of(area, true);
         if !access.write {
             let rights = rights_of(area, false);
-            return self.settle(page, Ok(zero_frame()), rights, gather);
+            return self.settle(page, Ok(zero_frame()), rights);
         }
         let end = area.end;
         let window = self.run.window(page);
-        let step = self.settle(page, user_frame_zeroed(), rights, gather);
+        let step = self.settle(page, user_frame_zeroed(), rights);
         if matches!(step, Step::Done) && window > 1 {
-            self.bring_ahead(page + PAGE, end.min(page + window * PAGE), rights, gather);
+            self.bring_ahead(page + PAGE, end.min(page + window * PAGE), rights);
         }
         step
     }
@@ -251,14 +247,13 @@ impl Inner {
         from: u64,
         end: u64,
         rights: PageRights,
-        gather: &mut Gather,
     ) {
         for page in (from..end).step_by(PAGE as usize) {
-            if self.table.lookup(VirtAddr(page)).is_some() {
+            if self.table.peek(VirtAddr(page)).is_some() {
                 return;
             }
             let Ok(frame) = user_frame_zeroed() else { return };
-            if self.put_page(page, frame, rights, gather).is_err() {
+            if self.put_page(page, frame, rights).is_err() {
                 return;
             }
         }
@@ -269,9 +264,8 @@ impl Inner {
         page: u64,
         frame: Result<Frame, Errno>,
         rights: PageRights,
-        gather: &mut Gather,
     ) -> Step {
-        match frame.and_then(|frame| self.put_page(page, frame, rights, gather)) {
+        match frame.and_then(|frame| self.put_page(page, frame, rights)) {
             Ok(()) => Step::Done,
             Err(_) => Step::Failed(FaultSignal::OutOfMemory),
         }
@@ -283,7 +277,6 @@ impl Inner {
         wanted: &Wanted,
         found: Found,
         access: Access,
-        gather: &mut Gather,
     ) -> Result<bool, FaultSignal> {
         let Some((start, area)) = self.areas.find(wanted.page) else { return Ok(false) };
         let still = area.object_page(wanted.page - start).is_some_and(|(object, index)| {
@@ -292,7 +285,7 @@ impl Inner {
         if !still || !is_permitted(area, access) {
             return Ok(false);
         }
-        if self.table.lookup(VirtAddr(wanted.page)).is_some() {
+        if self.table.peek(VirtAddr(wanted.page)).is_some() {
             return Ok(false);
         }
         let is_private = area.is_private();
@@ -301,18 +294,18 @@ impl Inner {
         let own_rights = rights_of(area, true);
         let result = if access.write && is_private {
             user_frame_copy(&found.frame)
-                .and_then(|frame| self.put_page(wanted.page, frame, own_rights, gather))
+                .and_then(|frame| self.put_page(wanted.page, frame, own_rights))
         } else {
-            self.put_page(wanted.page, found.frame, shared_rights, gather)
+            self.put_page(wanted.page, found.frame, shared_rights)
         };
         result.map_err(|_| FaultSignal::OutOfMemory)?;
         let first = wanted.page - wanted.before * PAGE;
         for (page, frame) in (first..).step_by(PAGE as usize).zip(found.neighbours) {
             let Some(frame) = frame else { continue };
-            if page < start || page >= end || self.table.lookup(VirtAddr(page)).is_some() {
+            if page < start || page >= end || self.table.peek(VirtAddr(page)).is_some() {
                 continue;
             }
-            if self.put_page(page, frame, shared_rights, gather).is_err() {
+            if self.put_page(page, frame, shared_rights).is_err() {
                 break;
             }
         }

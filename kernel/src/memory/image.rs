@@ -105,8 +105,7 @@ fn map_segment(
     let first_zero_page = if segment.file_size == 0 { start } else { file_pages_end };
     {
         let mut inner = space.lock();
-        let mut gather = space.gather();
-        inner.remove_areas(start..end, &mut gather);
+        inner.remove_areas(start..end);
         if segment.file_size > 0 {
             let backing = Backing::Object {
                 object: object.clone(),

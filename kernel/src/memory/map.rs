@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use super::area::{Area, AreaFlags, Backing};
 use super::layout::{LOW_REGION, LOWEST_ADDRESS, PAGE, STACK_GUARD, USER_END, page_ceil};
-use super::space::{AddressSpace, Gather, Inner, LimitValues, MOST_AREAS, anonymous_area, rights_of};
+use super::space::{AddressSpace, Inner, LimitValues, MOST_AREAS, anonymous_area, rights_of};
 use super::{fault::Access, reserve};
 
 /// Where a mapping goes.
@@ -70,7 +70,6 @@ impl AddressSpace {
     pub fn map(&self, request: MapRequest) -> Result<u64, Errno> {
         let limits = self.limits();
         let mut inner = self.lock();
-        let mut gather = self.gather();
         let start = inner.choose_place(request.place, request.length)?;
         let mut area = Area {
             end: start + request.length,
@@ -84,7 +83,7 @@ impl AddressSpace {
         }
         inner.check_limits(start, &area, &limits)?;
         let range = start..area.end;
-        inner.remove_areas(range, &mut gather);
+        inner.remove_areas(range);
         inner.add_area(start, area);
         Ok(start)
     }
@@ -95,7 +94,6 @@ impl AddressSpace {
     /// `ENOMEM` when an area would be split and there are too many.
     pub fn unmap(&self, range: Range<u64>) -> Result<(), Errno> {
         let mut inner = self.lock();
-        let mut gather = self.gather();
         let splits = inner
             .areas
             .find(range.start)
@@ -103,7 +101,7 @@ impl AddressSpace {
         if splits && inner.areas.len() >= MOST_AREAS {
             return Err(Errno::ENOMEM);
         }
-        inner.remove_areas(range, &mut gather);
+        inner.remove_areas(range);
         Ok(())
     }
 
@@ -121,7 +119,6 @@ impl AddressSpace {
     ) -> Result<(), Errno> {
         let limits = self.limits();
         let mut inner = self.lock();
-        let mut gather = self.gather();
         let mut from = range.start;
         match inner.areas.overlapping(range.clone()).next() {
             None => return Err(Errno::ENOMEM),
@@ -136,7 +133,7 @@ impl AddressSpace {
         }
         let (until, result) = inner.find_refusal(from..range.end, protection, &limits);
         if until > from {
-            inner.apply_protection(from..until, protection, &mut gather);
+            inner.apply_protection(from..until, protection);
         }
         result
     }
@@ -152,7 +149,6 @@ impl AddressSpace {
     pub fn set_break(&self, address: u64) -> u64 {
         let limits = self.limits();
         let mut inner = self.lock();
-        let mut gather = self.gather();
         let current = inner.break_end;
         if address < inner.break_start {
             return current;
@@ -161,7 +157,7 @@ impl AddressSpace {
             return current;
         };
         if new_end < old_end {
-            inner.remove_areas(new_end..old_end, &mut gather);
+            inner.remove_areas(new_end..old_end);
         } else if new_end > old_end {
             let heap = address - inner.break_start;
             let data = inner.regions.data.end.saturating_sub(inner.regions.data.start);
@@ -361,30 +357,15 @@ impl Inner {
         (range.end, Ok(()))
     }
 
-    fn apply_protection(&mut self, range: Range<u64>, protection: Protection, gather: &mut Gather) {
-        let is_less = self
-            .areas
-            .overlapping(range.clone())
-            .any(|(_, area)| !protection.contains(area.protection));
-        let is_first_right = self
-            .areas
-            .overlapping(range.clone())
-            .any(|(_, area)| area.protection != protection);
+    fn apply_protection(&mut self, range: Range<u64>, protection: Protection) {
         self.areas.change(range.clone(), |_, area| area.protection = protection);
-        if !is_first_right {
-            return;
-        }
         for (start, area) in self.areas.overlapping(range.clone()) {
             let part = VirtAddr(start.max(range.start))..VirtAddr(area.end.min(range.end));
-            let is_private = area.is_private();
-            let exclusive = rights_of(area, true);
-            let guarded = rights_of(area, !is_private);
-            self.table.set_rights_range(part, |mapping| {
-                if mapping.is_shared { guarded } else { exclusive }
+            let own = rights_of(area, true);
+            let borrowed = rights_of(area, !area.is_private());
+            self.table.update_range(part, |_, state| {
+                (if state.references == 1 { own } else { borrowed }, state.software)
             });
-        }
-        if is_less {
-            gather.note_stale();
         }
     }
 }

@@ -51,4 +51,6 @@ pub use user::{FutexKey, UserMemory};
 pub use user_io::{IoVector, MOST_BYTES, MOST_VECTORS, UserSink, UserSource};
 
 #[cfg(test)]
+mod elf_tests_support;
+#[cfg(test)]
 mod tests;

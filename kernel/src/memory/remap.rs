@@ -1,13 +1,11 @@
 //! `mremap`: growing, shrinking and moving a mapping with its pages.
 
 use abi::Errno;
-use alloc::vec::Vec;
 use base::memory::VirtAddr;
-use core::ops::Range;
 
 use super::area::{Area, AreaFlags};
 use super::layout::{LOWEST_ADDRESS, PAGE, USER_END, is_page_aligned};
-use super::space::{AddressSpace, Gather, Inner, LimitValues, MOST_AREAS};
+use super::space::{AddressSpace, Inner, LimitValues, MOST_AREAS};
 
 /// Where a mapping may go that cannot stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,19 +44,18 @@ impl AddressSpace {
     pub fn remap(&self, request: RemapRequest) -> Result<u64, Errno> {
         let limits = self.limits();
         let mut inner = self.lock();
-        let mut gather = self.gather();
         let is_forced = request.keep_old || matches!(request.movement, Move::To(_));
         if inner.areas.find(request.address).is_none() {
             return Err(Errno::EFAULT);
         }
         if is_forced {
-            return inner.remap_elsewhere(request, &limits, &mut gather);
+            return inner.remap_elsewhere(request, &limits);
         }
         let old_end = request.address.checked_add(request.old_length).ok_or(Errno::EINVAL)?;
         if request.old_length >= request.new_length && request.old_length > 0 {
             let new_end = request.address + request.new_length;
             if new_end < old_end {
-                inner.remove_areas(new_end..old_end, &mut gather);
+                inner.remove_areas(new_end..old_end);
             }
             return Ok(request.address);
         }
@@ -71,7 +68,7 @@ impl AddressSpace {
         }
         let target =
             inner.find_room(0, request.new_length, false).ok_or(Errno::ENOMEM)?;
-        inner.move_pages(&request, target, &mut gather)?;
+        inner.move_pages(&request, target)?;
         Ok(target)
     }
 }
@@ -81,7 +78,6 @@ impl Inner {
         &mut self,
         mut request: RemapRequest,
         limits: &LimitValues,
-        gather: &mut Gather,
     ) -> Result<u64, Errno> {
         let old_end = request.address.checked_add(request.old_length).ok_or(Errno::EINVAL)?;
         let fixed = match request.movement {
@@ -107,11 +103,11 @@ impl Inner {
             return Err(Errno::ENOMEM);
         }
         if let Some(target) = &fixed {
-            self.remove_areas(target.clone(), gather);
+            self.remove_areas(target.clone());
         }
         if request.old_length > request.new_length {
             let new_end = request.address + request.new_length;
-            self.remove_areas(new_end..old_end, gather);
+            self.remove_areas(new_end..old_end);
             request.old_length = request.new_length;
         }
         self.check_resize(&request, limits)?;
@@ -121,7 +117,7 @@ impl Inner {
                 .find_room(request.hint, request.new_length, false)
                 .ok_or(Errno::ENOMEM)?,
         };
-        self.move_pages(&request, target, gather)?;
+        self.move_pages(&request, target)?;
         Ok(target)
     }
 
@@ -172,7 +168,6 @@ impl Inner {
         &mut self,
         request: &RemapRequest,
         target: u64,
-        gather: &mut Gather,
     ) -> Result<(), Errno> {
         let old = request.address..request.address + request.old_length;
         let (start, area) = self.areas.find(old.start).ok_or(Errno::EFAULT)?;
@@ -180,7 +175,7 @@ impl Inner {
         if let super::area::Backing::Object { first_page, .. } = &mut moved.backing {
             *first_page += (old.start - start) / PAGE;
         }
-        self.move_entries(old.clone(), target, gather)?;
+        self.table.move_range(VirtAddr(old.start)..VirtAddr(old.end), VirtAddr(target))?;
         if !old.is_empty() && !request.keep_old {
             for (start, area) in self.areas.remove(old) {
                 self.total -= (area.end - start) / PAGE;
@@ -189,43 +184,6 @@ impl Inner {
             self.areas.change(old, |_, area| area.flags.remove(AreaFlags::LOCKED));
         }
         self.add_area(target, moved);
-        Ok(())
-    }
-
-    /// Moves table entries; on failure everything is where it was.
-    fn move_entries(
-        &mut self,
-        old: Range<u64>,
-        target: u64,
-        gather: &mut Gather,
-    ) -> Result<(), Errno> {
-        let mut pages = Vec::new();
-        let mut is_complete = true;
-        self.table.for_each(VirtAddr(old.start)..VirtAddr(old.end), |page, mapping| {
-            is_complete &= pages.try_reserve(1).is_ok();
-            if is_complete {
-                pages.push((page.0, mapping.rights));
-            }
-        });
-        if !is_complete {
-            return Err(Errno::ENOMEM);
-        }
-        gather.note_stale();
-        for (count, (page, rights)) in pages.iter().enumerate() {
-            let Some(frame) = self.table.unmap(VirtAddr(*page)) else { continue };
-            let to = VirtAddr(target + (page - old.start));
-            if let Err(error) = self.table.map(to, frame.clone(), *rights) {
-                // The old table pages are still there, so going back needs no memory.
-                let _ = self.table.map(VirtAddr(*page), frame, *rights);
-                for (page, rights) in pages.iter().take(count) {
-                    let to = VirtAddr(target + (page - old.start));
-                    if let Some(frame) = self.table.unmap(to) {
-                        let _ = self.table.map(VirtAddr(*page), frame, *rights);
-                    }
-                }
-                return Err(error.into());
-            }
-        }
         Ok(())
     }
 }

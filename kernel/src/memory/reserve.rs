@@ -19,7 +19,7 @@ const LEAST_RESERVE: usize = 512;
 const RESERVE_PART: usize = 64;
 
 /// Allocations until this core looks again. Only its own core writes it.
-static UNTIL_LOOK: PerCpu<AtomicU32> = PerCpu::new([const { AtomicU32::new(0) }; base::MAX_CPUS]);
+static UNTIL_LOOK: PerCpu<AtomicU32> = PerCpu::new([const { AtomicU32::new(0) }; hal::MAX_CPUS]);
 
 /// Whether user memory may still be taken.
 fn is_permitted() -> bool {

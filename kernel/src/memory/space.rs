@@ -5,22 +5,21 @@
 //! never while a source is asked for a page (see `fault.rs`). Lock order: files before spaces; two
 //! spaces are locked together only by `fork`, the child last, when nobody else knows it yet.
 //!
-//! Translations that other cores may have cached are dropped once per operation, and a frame that was
-//! taken out of the table is freed only after that (`Gather`).
+//! The table itself makes cores forget translations before it lets go of a frame.
 
 use abi::Errno;
 use abi::memory::Protection;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use base::memory::{Frame, PhysAddr, VirtAddr, zero_frame};
-use base::memory::{PageRights, PageTable};
+use base::memory::{
+    Frame, PageRights, PageTable, PhysAddr, ShareMode, VirtAddr, zero_frame,
+};
 use base::sync::{Mutex, MutexGuard, rank};
-use base::user::{Root, SpaceHandle, shootdown};
+use base::user::{SpaceHandle, shootdown};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::area::{Area, AreaFlags, AreaMap, Backing};
-use super::layout::{Layout, PAGE};
+use super::layout::{Layout, PAGE, USER_END};
 
 /// Most areas of one address space, as `vm.max_map_count` on Linux.
 pub const MOST_AREAS: usize = 65_530;
@@ -120,10 +119,10 @@ pub(super) struct Inner {
 /// An address space.
 pub struct AddressSpace {
     id: u64,
-    handle: SpaceHandle,
+    handle: Arc<SpaceHandle>,
     limits: Limits,
     /// `membarrier` registrations, as command bits.
-    pub(super) barrier_registrations: AtomicU64,
+    barrier_registrations: AtomicU64,
     inner: Mutex<Inner>,
 }
 
@@ -138,7 +137,7 @@ impl AddressSpace {
         let table = PageTable::new()?;
         Ok(Arc::new(AddressSpace {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            handle: SpaceHandle::new(&table),
+            handle: table.handle().clone(),
             limits: Limits {
                 address_space: AtomicU64::new(limits.address_space),
                 data: AtomicU64::new(limits.data),
@@ -192,10 +191,6 @@ impl AddressSpace {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
-    }
-
-    pub(super) fn gather(&self) -> Gather<'_> {
-        Gather { handle: &self.handle, frames: Vec::new(), is_stale: false }
     }
 
     /// The sizes.
@@ -253,44 +248,61 @@ impl AddressSpace {
         let child_space = AddressSpace::new(parent.layout, self.limits())?;
         let registrations = self.barrier_registrations.load(Ordering::Relaxed);
         child_space.barrier_registrations.store(registrations, Ordering::Relaxed);
-        let result = {
-            let mut child = child_space.inner.lock_nested();
-            parent.copy_into(&mut child)
-        };
-        // The parent's writable translations may be cached; from here on writes must fault.
-        shootdown(&self.handle);
-        drop(parent);
-        result.map(|()| child_space)
+        let mut child = child_space.inner.lock_nested();
+        parent.copy_into(&mut child)?;
+        drop(child);
+        Ok(child_space)
     }
 
     /// Frees all user memory now, as when the last thread of a process ends.
     pub fn clear(&self) {
         let mut inner = self.lock();
-        let mut gather = self.gather();
-        let areas = inner.areas.remove(0..u64::MAX);
-        for (start, area) in areas {
-            inner.take_pages(start..area.end, &mut gather);
-        }
-        inner.total = 0;
-        gather.finish();
+        let everything = 0..USER_END;
+        inner.remove_areas(everything);
     }
-}
 
-impl Root for AddressSpace {
-    fn handle(&self) -> &SpaceHandle {
+    /// What `base::user::run` needs.
+    pub fn handle(&self) -> &Arc<SpaceHandle> {
         &self.handle
+    }
+
+    /// `membarrier` registrations, as command bits.
+    pub fn barrier_registrations(&self) -> u64 {
+        self.barrier_registrations.load(Ordering::Relaxed)
+    }
+
+    /// Adds a `membarrier` registration.
+    pub fn register_barrier(&self, command: u64) {
+        self.barrier_registrations.fetch_or(command, Ordering::Relaxed);
+    }
+
+    /// Makes every core that runs a thread of this space pass through the kernel.
+    pub fn barrier(&self) {
+        shootdown(&self.handle);
+    }
+
+    /// Whether nothing is mapped in `range`.
+    pub fn is_free(&self, range: Range<u64>) -> bool {
+        self.lock().areas.is_free(range)
     }
 }
 
 impl Inner {
-    pub(super) fn is_zero_page(&self, frame: &Frame) -> bool {
+    fn is_zero_page(&self, frame: &Frame) -> bool {
         frame.address() == self.zero
     }
 
-    /// Pages in memory inside `range`, the zero page included.
+    /// Where the page of zeros is.
+    pub(super) fn zero_address(&self) -> PhysAddr {
+        self.zero
+    }
+
+    /// Pages in memory inside `range`, the zero page left out.
     pub(super) fn resident_in(&self, range: Range<u64>) -> u64 {
         let mut pages = 0;
-        self.table.for_each(VirtAddr(range.start)..VirtAddr(range.end), |_, _| pages += 1);
+        self.table.for_each(VirtAddr(range.start)..VirtAddr(range.end), |_, state| {
+            pages += u64::from(state.frame != self.zero);
+        });
         pages
     }
 
@@ -302,24 +314,21 @@ impl Inner {
     }
 
     /// Takes areas and pages of `range` out.
-    pub(super) fn remove_areas(&mut self, range: Range<u64>, gather: &mut Gather) {
+    pub(super) fn remove_areas(&mut self, range: Range<u64>) {
         for (start, area) in self.areas.remove(range) {
             self.total -= (area.end - start) / PAGE;
-            self.take_pages(start..area.end, gather);
+            self.take_pages(start..area.end);
         }
     }
 
-    /// Takes the pages of `range` out of the table.
-    pub(super) fn take_pages(&mut self, range: Range<u64>, gather: &mut Gather) {
+    /// Takes the pages of `range` out of the table and frees them.
+    pub(super) fn take_pages(&mut self, range: Range<u64>) {
         let zero = self.zero;
-        let mut resident = self.resident;
-        self.table.unmap_range(VirtAddr(range.start)..VirtAddr(range.end), |frame| {
-            if frame.address() != zero {
-                resident -= 1;
-            }
-            gather.add(frame);
+        let mut taken = 0;
+        self.table.drain_range(VirtAddr(range.start)..VirtAddr(range.end), |_, frame, _| {
+            taken += u64::from(frame.address() != zero);
         });
-        self.resident = resident;
+        self.resident -= taken;
     }
 
     /// Puts a page into the table, replacing what is there.
@@ -328,14 +337,12 @@ impl Inner {
         page: u64,
         frame: Frame,
         rights: PageRights,
-        gather: &mut Gather,
     ) -> Result<(), Errno> {
         let is_counted = !self.is_zero_page(&frame);
-        if let Some(replaced) = self.table.map(VirtAddr(page), frame, rights)? {
-            if !self.is_zero_page(&replaced) {
-                self.resident -= 1;
-            }
-            gather.add(replaced);
+        if let Some(replaced) = self.table.map(VirtAddr(page), frame, rights)?
+            && !self.is_zero_page(&replaced)
+        {
+            self.resident -= 1;
         }
         self.resident += u64::from(is_counted);
         self.resident_peak = self.resident_peak.max(self.resident);
@@ -368,73 +375,29 @@ impl Inner {
         child.break_start = self.break_start;
         child.break_end = self.break_end;
         child.regions = self.regions.clone();
+        child.resident = self.resident;
         for (start, area) in self.areas.iter() {
-            if area.flags.contains(AreaFlags::DONT_FORK) {
+            let range = start..area.end;
+            let is_left_out = area.flags.contains(AreaFlags::DONT_FORK);
+            if is_left_out || area.flags.contains(AreaFlags::WIPE_ON_FORK) {
+                child.resident -= self.resident_in(range.clone());
+            }
+            if is_left_out {
                 continue;
             }
             let mut copy = area.clone();
             // Locks are not inherited.
             copy.flags.remove(AreaFlags::LOCKED);
-            let is_private = area.is_private();
-            let is_wiped = area.flags.contains(AreaFlags::WIPE_ON_FORK);
-            let range = VirtAddr(start)..VirtAddr(area.end);
             child.add_area(start, copy);
-            if !is_wiped {
-                let zero = self.zero;
-                let shared = self.table.share_range(&mut child.table, range, is_private, |frame| {
-                    u64::from(frame != zero)
-                })?;
-                child.resident += shared;
+            if !area.flags.contains(AreaFlags::WIPE_ON_FORK) {
+                let mode =
+                    if area.is_private() { ShareMode::CopyOnWrite } else { ShareMode::Shared };
+                let range = VirtAddr(range.start)..VirtAddr(range.end);
+                self.table.share_range(&mut child.table, range, mode, 0)?;
             }
         }
         child.resident_peak = child.resident;
         Ok(())
-    }
-}
-
-/// Frames that were taken out of a table and may still be cached by other cores. They are freed
-/// after the cores have forgotten them: when the gather is full, finished or dropped.
-pub(super) struct Gather<'a> {
-    handle: &'a SpaceHandle,
-    frames: Vec<Frame>,
-    is_stale: bool,
-}
-
-impl Gather<'_> {
-    const FULL: usize = 512;
-
-    /// Adds a frame that was mapped.
-    pub(super) fn add(&mut self, frame: Frame) {
-        self.is_stale = true;
-        if self.frames.len() >= Self::FULL || self.frames.try_reserve(1).is_err() {
-            self.finish();
-        }
-        if self.frames.try_reserve(1).is_ok() {
-            self.frames.push(frame);
-        } else {
-            // No memory to remember it: forget it everywhere first, then let it go.
-            shootdown(self.handle);
-        }
-    }
-
-    /// Notes that rights were taken away somewhere.
-    pub(super) fn note_stale(&mut self) {
-        self.is_stale = true;
-    }
-
-    /// Makes all cores forget, then frees.
-    pub(super) fn finish(&mut self) {
-        if self.is_stale {
-            shootdown(self.handle);
-            self.is_stale = false;
-        }
-        self.frames.clear();
-    }
-}
-
-impl Drop for Gather<'_> {
-    fn drop(&mut self) {
-        self.finish();
     }
 }
 

@@ -352,7 +352,7 @@ impl AddressSpace {
     }
 
     /// Runs `action` on the frame and offset of an aligned word if it is there with that right.
-    fn with_word<R>(
+    pub fn with_word<R>(
         &self,
         address: u64,
         write: bool,
@@ -364,8 +364,7 @@ impl AddressSpace {
         if !mapping.rights.user || (write && !mapping.rights.write) {
             return None;
         }
-        let frame = inner.table.frame(page)?;
-        Some(action(&frame, (address % PAGE) as usize))
+        Some(action(&mapping.frame, (address % PAGE) as usize))
     }
 }
 

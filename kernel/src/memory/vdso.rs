@@ -133,7 +133,6 @@ pub(super) fn map(space: &AddressSpace) -> Result<Option<u64>, Errno> {
     let code_pages = shared.code.source.size() / PAGE;
     let length = (1 + code_pages) * PAGE;
     let mut inner = space.lock();
-    let mut gather = space.gather();
     // Above the stack it needs no page table of its own.
     let above_stack = inner.layout.stack_top + PAGE;
     let start = if above_stack + length <= USER_END && inner.areas.is_free(above_stack..above_stack + length) {
@@ -156,7 +155,7 @@ pub(super) fn map(space: &AddressSpace) -> Result<Option<u64>, Errno> {
         inner.add_area(start, area);
         for index in 0..pages {
             let frame = object.source.page(index)?;
-            inner.put_page(start + index * PAGE, frame, rights, &mut gather)?;
+            inner.put_page(start + index * PAGE, frame, rights)?;
         }
     }
     Ok(Some(start + PAGE))

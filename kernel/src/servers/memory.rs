@@ -1,0 +1,548 @@
+//! Calls of class memory: what is mapped, with which rights, and advice about it.
+//!
+//! A handler checks and rounds its arguments in the order of Linux, so that the same mistake gets the
+//! same errno, and leaves the work to `crate::memory`.
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+
+use abi::Errno;
+use abi::fs::{OpenFlags, Seals};
+use abi::memory::*;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use fs::{Mapping, OpenFile};
+use policy::table::number;
+
+use crate::call::{Call, SysResult};
+use crate::dispatch;
+use crate::memory::{
+    AreaFlags, Backing, FileSource, LimitValues, MapRequest, Move, Object, PAGE, Place, RemapRequest,
+    SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range, page_ceil, page_floor,
+};
+use crate::process::limits::{Limits, Resource};
+
+/// `CAP_IPC_LOCK`, the right to lock any amount of memory, is part of this capability's holder: the
+/// superuser.
+use crate::process::credentials::Capability;
+
+/// Carries out a call of this class.
+pub async fn serve(call: &Call) -> SysResult {
+    match call.number {
+        number::mmap => mmap(call).await,
+        number::mprotect => mprotect(call),
+        number::munmap => munmap(call),
+        number::brk => brk(call).await,
+        number::mremap => mremap(call).await,
+        number::msync => msync(call),
+        number::mincore => mincore(call).await,
+        number::madvise => madvise(call).await,
+        number::mlock => mlock(call, 0).await,
+        number::mlock2 => mlock(call, call.unsigned(2)).await,
+        number::munlock => munlock(call),
+        number::mlockall => mlockall(call).await,
+        number::munlockall => munlockall(call),
+        number::membarrier => membarrier(call),
+        number::process_vm_readv => process_vm(call, false).await,
+        number::process_vm_writev => process_vm(call, true).await,
+        _ => Err(dispatch::unknown(call.number)),
+    }
+}
+
+/// The limits of a process that concern its memory.
+pub fn limits_of(limits: &Limits) -> LimitValues {
+    LimitValues {
+        address_space: limits.soft(Resource::AddressSpace),
+        data: limits.soft(Resource::Data),
+        stack: limits.soft(Resource::Stack),
+        locked: limits.soft(Resource::LockedMemory),
+    }
+}
+
+/// Bytes that the caller may lock.
+fn lock_limit(call: &Call) -> u64 {
+    if call.thread.credentials().is_capable(Capability::Resource) {
+        u64::MAX
+    } else {
+        call.process().limits.soft(Resource::LockedMemory)
+    }
+}
+
+fn update_limits(call: &Call) {
+    let mut limits = limits_of(&call.process().limits);
+    limits.locked = lock_limit(call);
+    call.thread.space().set_limits(limits);
+}
+
+async fn mmap(call: &Call) -> SysResult {
+    let (address, length) = (call.argument(0), call.argument(1));
+    let raw_protection = call.argument(2) as u32;
+    let raw_flags = call.argument(3) as u32;
+    let flags = MapFlags::from_bits_truncate(raw_flags);
+    let kind = raw_flags & MAP_TYPE;
+    let offset = call.argument(5);
+    if !is_page_aligned(offset) {
+        return Err(Errno::EINVAL);
+    }
+    let file = if flags.contains(MapFlags::ANONYMOUS) {
+        None
+    } else {
+        let file = call.file(4)?;
+        if file.is_path_only() {
+            return Err(Errno::EBADF);
+        }
+        Some(file)
+    };
+    if flags.contains(MapFlags::HUGETLB) {
+        // There are no huge pages: what a Linux without any in its pool answers.
+        return Err(if file.is_some() { Errno::EINVAL } else { Errno::ENOMEM });
+    }
+    if length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let is_exact = flags.intersects(MapFlags::FIXED | MapFlags::FIXED_NOREPLACE);
+    let hint = page_floor(address);
+    let length = page_ceil(length).filter(|length| *length > 0).ok_or(Errno::ENOMEM)?;
+    let end_page = (offset / PAGE).checked_add(length / PAGE).ok_or(Errno::EOVERFLOW)?;
+    if end_page > u64::MAX / PAGE {
+        return Err(Errno::EOVERFLOW);
+    }
+    if length > USER_END || (is_exact && address > USER_END - length) {
+        return Err(Errno::ENOMEM);
+    }
+    if is_exact && !is_page_aligned(address) {
+        return Err(Errno::EINVAL);
+    }
+    let space = call.thread.space();
+    if flags.contains(MapFlags::FIXED_NOREPLACE) && !space.is_free(address..address + length) {
+        return Err(Errno::EEXIST);
+    }
+    update_limits(call);
+    let limit = lock_limit(call);
+    if flags.contains(MapFlags::LOCKED) && limit == 0 {
+        return Err(Errno::EPERM);
+    }
+    let mut protection = Protection::from_bits_truncate(raw_protection);
+    let personality = call.process().personality.load(Ordering::Relaxed);
+    if protection.contains(Protection::READ) && personality & READ_IMPLIES_EXEC != 0 {
+        protection |= Protection::EXECUTE;
+    }
+    let request = MapRequest {
+        place: if flags.contains(MapFlags::FIXED_NOREPLACE) {
+            Place::FixedIfFree(address)
+        } else if is_exact {
+            Place::Fixed(address)
+        } else {
+            Place::Anywhere { hint, is_low: flags.contains(MapFlags::BIT32) }
+        },
+        protection,
+        ..MapRequest::anonymous(length, protection)
+    };
+    let request = match &file {
+        Some(file) => of_file(request, file, kind, raw_flags, offset / PAGE)?,
+        None => of_memory(request, kind, flags)?,
+    };
+    let mut request = request;
+    request.flags.set(AreaFlags::LOCKED, flags.contains(MapFlags::LOCKED));
+    request.flags.set(AreaFlags::NO_RESERVE, flags.contains(MapFlags::NORESERVE));
+    let start = space.map(request)?;
+    let is_lazy = flags.contains(MapFlags::NONBLOCK) || !flags.contains(MapFlags::POPULATE);
+    if flags.contains(MapFlags::LOCKED) || !is_lazy {
+        space.populate(start..start + length).await;
+    }
+    Ok(start)
+}
+
+fn of_memory(
+    mut request: MapRequest,
+    kind: u32,
+    flags: MapFlags,
+) -> Result<MapRequest, Errno> {
+    match kind {
+        MAP_SHARED => {
+            if flags.contains(MapFlags::GROWSDOWN) {
+                return Err(Errno::EINVAL);
+            }
+            let source = SharedStore::new(request.length);
+            let object = Arc::new(Object { source, name: b"/dev/zero (deleted)".to_vec() });
+            request.backing = Backing::Object { object, first_page: 0 };
+            request.flags |= AreaFlags::SHARED;
+        }
+        MAP_PRIVATE => {
+            if flags.contains(MapFlags::GROWSDOWN) {
+                request.flags |= AreaFlags::GROWS_DOWN;
+            }
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(request)
+}
+
+/// The flags that `MAP_SHARED_VALIDATE` knows.
+const KNOWN_FLAGS: MapFlags = MapFlags::all().difference(MapFlags::SYNC);
+
+fn of_file(
+    mut request: MapRequest,
+    file: &Arc<OpenFile>,
+    kind: u32,
+    raw_flags: u32,
+    first_page: u64,
+) -> Result<MapRequest, Errno> {
+    let flags = file.flags();
+    let is_shared = match kind {
+        MAP_SHARED => true,
+        MAP_SHARED_VALIDATE => {
+            if raw_flags & !(MAP_TYPE | KNOWN_FLAGS.bits()) != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            true
+        }
+        MAP_PRIVATE => false,
+        _ => return Err(Errno::EINVAL),
+    };
+    let writes = request.protection.contains(Protection::WRITE);
+    if is_shared && writes && !flags.writes() {
+        return Err(Errno::EACCES);
+    }
+    if !flags.reads() {
+        return Err(Errno::EACCES);
+    }
+    let is_no_exec = file.location().mount.flags() & abi::fs::MS_NOEXEC != 0;
+    if is_no_exec {
+        if request.protection.contains(Protection::EXECUTE) {
+            return Err(Errno::EPERM);
+        }
+        request.allowed.remove(Protection::EXECUTE);
+    }
+    let mapping = file.file().mapping();
+    if mapping == Mapping::None {
+        return Err(Errno::ENODEV);
+    }
+    if MapFlags::from_bits_truncate(raw_flags).contains(MapFlags::GROWSDOWN) {
+        return Err(Errno::EINVAL);
+    }
+    if is_shared {
+        check_seals(file, writes)?;
+        if !flags.writes() || is_write_sealed(file) {
+            request.allowed.remove(Protection::WRITE);
+        }
+        request.flags |= AreaFlags::SHARED;
+    }
+    if mapping == Mapping::Anonymous {
+        return of_memory(request, if is_shared { MAP_SHARED } else { MAP_PRIVATE }, MapFlags::empty());
+    }
+    let name = fs::mount::display_path(file.location(), &fs::mount::root_of(file.location()));
+    let object = Arc::new(Object { source: FileSource::of_open_file(file), name });
+    request.backing = Backing::Object { object, first_page };
+    Ok(request)
+}
+
+fn is_write_sealed(file: &OpenFile) -> bool {
+    let seals = file.inode().seals().unwrap_or(Seals::empty());
+    seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE)
+}
+
+fn check_seals(file: &OpenFile, writes: bool) -> Result<(), Errno> {
+    if writes && is_write_sealed(file) { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+/// A page-aligned start and a length that is rounded up; `None` when the end overflows.
+fn rounded(start: u64, length: u64) -> Option<Range<u64>> {
+    let end = start.checked_add(page_ceil(length)?)?;
+    Some(start..end)
+}
+
+fn munmap(call: &Call) -> SysResult {
+    let (start, length) = (call.argument(0), call.argument(1));
+    if !is_page_aligned(start) || !is_user_range(start, length) || length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let range = rounded(start, length).ok_or(Errno::EINVAL)?;
+    call.thread.space().unmap(range)?;
+    Ok(0)
+}
+
+fn mprotect(call: &Call) -> SysResult {
+    let (start, length) = (call.argument(0), call.argument(1));
+    let raw = call.argument(2) as u32;
+    let grows = raw & (PROT_GROWSDOWN | PROT_GROWSUP);
+    if grows == PROT_GROWSDOWN | PROT_GROWSUP || !is_page_aligned(start) {
+        return Err(Errno::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    let range = rounded(start, length).filter(|range| range.end > start).ok_or(Errno::ENOMEM)?;
+    let rest = raw & !(grows | PROT_SEM);
+    let mut protection = Protection::from_bits(rest).ok_or(Errno::EINVAL)?;
+    let personality = call.process().personality.load(Ordering::Relaxed);
+    if protection.contains(Protection::READ) && personality & READ_IMPLIES_EXEC != 0 {
+        protection |= Protection::EXECUTE;
+    }
+    if grows & PROT_GROWSUP != 0 {
+        return Err(Errno::EINVAL);
+    }
+    update_limits(call);
+    call.thread.space().protect(range, protection, grows != 0)?;
+    Ok(0)
+}
+
+async fn brk(call: &Call) -> SysResult {
+    update_limits(call);
+    Ok(call.thread.space().set_break(call.argument(0)))
+}
+
+async fn mremap(call: &Call) -> SysResult {
+    let address = call.argument(0);
+    let flags = call.argument(3);
+    let known = u64::from(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP);
+    let has = |flag: u32| flags & u64::from(flag) != 0;
+    if flags & !known != 0
+        || (has(MREMAP_FIXED) && !has(MREMAP_MAYMOVE))
+        || (has(MREMAP_DONTUNMAP) && (!has(MREMAP_MAYMOVE) || call.argument(1) != call.argument(2)))
+        || !is_page_aligned(address)
+    {
+        return Err(Errno::EINVAL);
+    }
+    let old_length = page_ceil(call.argument(1)).ok_or(Errno::EINVAL)?;
+    let new_length = page_ceil(call.argument(2)).ok_or(Errno::EINVAL)?;
+    if new_length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if has(MREMAP_FIXED) && !is_page_aligned(call.argument(4)) {
+        return Err(Errno::EINVAL);
+    }
+    if new_length > USER_END {
+        return Err(if has(MREMAP_FIXED) { Errno::EINVAL } else { Errno::ENOMEM });
+    }
+    let movement = if has(MREMAP_FIXED) {
+        Move::To(call.argument(4))
+    } else if has(MREMAP_MAYMOVE) {
+        Move::Anywhere
+    } else {
+        Move::Never
+    };
+    update_limits(call);
+    let start = call.thread.space().remap(RemapRequest {
+        address,
+        old_length,
+        new_length,
+        movement,
+        keep_old: has(MREMAP_DONTUNMAP),
+        hint: if has(MREMAP_DONTUNMAP) { page_floor(call.argument(4)) } else { 0 },
+    })?;
+    Ok(start)
+}
+
+fn msync(call: &Call) -> SysResult {
+    let (start, flags) = (call.argument(0), call.unsigned(2));
+    if flags & !(MS_ASYNC | MS_INVALIDATE | MS_SYNC) != 0
+        || !is_page_aligned(start)
+        || flags & (MS_ASYNC | MS_SYNC) == MS_ASYNC | MS_SYNC
+    {
+        return Err(Errno::EINVAL);
+    }
+    let range = rounded(start, call.argument(1)).ok_or(Errno::ENOMEM)?;
+    if range.is_empty() {
+        return Ok(0);
+    }
+    let invalidates = flags & MS_INVALIDATE != 0;
+    let (objects, is_mapped) = call.thread.space().shared_sources(range, invalidates)?;
+    if flags & MS_SYNC != 0 {
+        for object in objects {
+            object.source.sync()?;
+        }
+    }
+    if is_mapped { Ok(0) } else { Err(Errno::ENOMEM) }
+}
+
+async fn mincore(call: &Call) -> SysResult {
+    let (start, length) = (call.argument(0), call.argument(1));
+    if !is_page_aligned(start) {
+        return Err(Errno::EINVAL);
+    }
+    if !is_user_range(start, length) {
+        return Err(Errno::ENOMEM);
+    }
+    let range = rounded(start, length).ok_or(Errno::ENOMEM)?;
+    let pages = (range.end - range.start) / PAGE;
+    if !is_user_range(call.argument(2), pages) {
+        return Err(Errno::EFAULT);
+    }
+    /// Pages that are looked at in one go.
+    const CHUNK: u64 = 4096 * PAGE;
+    let space = call.thread.space();
+    let mut at = range.start;
+    let mut into = call.argument(2);
+    while at < range.end {
+        let end = range.end.min(at + CHUNK);
+        let residency = space.residency(at..end)?;
+        call.user().write_bytes(into, &residency).await?;
+        into += residency.len() as u64;
+        at = end;
+    }
+    Ok(0)
+}
+
+async fn madvise(call: &Call) -> SysResult {
+    let (start, length) = (call.argument(0), call.argument(1));
+    let advice = Advice::from_number(call.unsigned(2)).ok_or(Errno::EINVAL)?;
+    if !is_page_aligned(start) {
+        return Err(Errno::EINVAL);
+    }
+    let range = rounded(start, length).ok_or(Errno::EINVAL)?;
+    if range.is_empty() {
+        return Ok(0);
+    }
+    // Nothing can be mapped above; a range that goes beyond has a hole.
+    let space = call.thread.space();
+    if range.end > USER_END {
+        return Err(Errno::ENOMEM);
+    }
+    space.advise(range, advice).await?;
+    Ok(0)
+}
+
+/// The pages that a range given in bytes touches.
+fn touched(start: u64, length: u64) -> Result<Range<u64>, Errno> {
+    let end = start.checked_add(length).and_then(page_ceil).ok_or(Errno::EINVAL)?;
+    Ok(page_floor(start)..end)
+}
+
+async fn mlock(call: &Call, flags: u32) -> SysResult {
+    if flags & !MLOCK_ONFAULT != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let limit = lock_limit(call);
+    if limit == 0 {
+        return Err(Errno::EPERM);
+    }
+    let range = touched(call.argument(0), call.argument(1))?;
+    if range.is_empty() {
+        return Ok(0);
+    }
+    let space = call.thread.space();
+    space.set_locked(range.clone(), true, limit)?;
+    if flags & MLOCK_ONFAULT == 0 {
+        space.populate(range).await;
+    }
+    Ok(0)
+}
+
+fn munlock(call: &Call) -> SysResult {
+    let range = touched(call.argument(0), call.argument(1))?;
+    if !range.is_empty() {
+        call.thread.space().set_locked(range, false, u64::MAX)?;
+    }
+    Ok(0)
+}
+
+async fn mlockall(call: &Call) -> SysResult {
+    let flags = call.unsigned(0);
+    if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT {
+        return Err(Errno::EINVAL);
+    }
+    let limit = lock_limit(call);
+    if limit == 0 {
+        return Err(Errno::EPERM);
+    }
+    let space = call.thread.space();
+    space.set_all_locked(flags & MCL_CURRENT != 0, flags & MCL_FUTURE != 0, limit)?;
+    if flags & MCL_CURRENT != 0 && flags & MCL_ONFAULT == 0 {
+        space.populate(0..USER_END).await;
+    }
+    Ok(0)
+}
+
+fn munlockall(call: &Call) -> SysResult {
+    call.thread.space().set_all_locked(false, false, u64::MAX)?;
+    Ok(0)
+}
+
+/// Every way into the kernel orders memory, and a barrier interrupts the cores that are in user mode
+/// in this address space: the same that a change of the page table does.
+fn membarrier(call: &Call) -> SysResult {
+    use membarrier::*;
+    const REGISTER: u32 = REGISTER_GLOBAL_EXPEDITED
+        | REGISTER_PRIVATE_EXPEDITED
+        | REGISTER_PRIVATE_EXPEDITED_SYNC_CORE;
+    const PRIVATE: u32 = PRIVATE_EXPEDITED | PRIVATE_EXPEDITED_SYNC_CORE;
+    const SUPPORTED: u32 = REGISTER | PRIVATE | GET_REGISTRATIONS;
+    let command = call.unsigned(0);
+    if call.unsigned(1) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let space = call.thread.space();
+    match command {
+        QUERY => Ok(u64::from(SUPPORTED)),
+        GET_REGISTRATIONS => Ok(space.barrier_registrations()),
+        command if command.is_power_of_two() && command & REGISTER != 0 => {
+            space.register_barrier(u64::from(command));
+            Ok(0)
+        }
+        PRIVATE_EXPEDITED | PRIVATE_EXPEDITED_SYNC_CORE => {
+            // A command's registration is the next bit.
+            if space.barrier_registrations() & (u64::from(command) << 1) == 0 {
+                return Err(Errno::EPERM);
+            }
+            space.barrier();
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `process_vm_readv` and `process_vm_writev`.
+async fn process_vm(call: &Call, writes: bool) -> SysResult {
+    const PAGE_PART: usize = PAGE as usize;
+    if call.argument(5) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let user = call.user();
+    let local = user.read_io_vectors(call.argument(1), call.argument(2)).await?;
+    let remote = user.read_io_vectors(call.argument(3), call.argument(4)).await?;
+    let target = crate::process::table::find_process(call.int(0)).ok_or(Errno::ESRCH)?;
+    let thread = target.main_thread().ok_or(Errno::ESRCH)?;
+    let mine = call.thread.credentials();
+    if !Arc::ptr_eq(&target, call.process()) && !mine.may_trace(&thread.credentials()) {
+        return Err(Errno::EPERM);
+    }
+    let other = UserMemory::new(thread.space());
+    let mut buffer = [0; PAGE_PART];
+    let mut done = 0_u64;
+    let mut from = pieces(&remote);
+    let mut to = pieces(&local);
+    let (mut there, mut here) = (from.next(), to.next());
+    while let (Some(far), Some(near)) = (there, here) {
+        let length = far.1.min(near.1).min(PAGE);
+        if length == 0 {
+            if far.1 == 0 { there = from.next() } else { here = to.next() }
+            continue;
+        }
+        let part = buffer.get_mut(..length as usize).unwrap_or_default();
+        let result = if writes {
+            match user.read_bytes(near.0, part).await {
+                Ok(()) => other.write_bytes(far.0, part).await,
+                Err(error) => Err(error),
+            }
+        } else {
+            match other.read_bytes(far.0, part).await {
+                Ok(()) => user.write_bytes(near.0, part).await,
+                Err(error) => Err(error),
+            }
+        };
+        match result {
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+            Ok(()) => {}
+        }
+        done += length;
+        there = Some((far.0 + length, far.1 - length));
+        here = Some((near.0 + length, near.1 - length));
+    }
+    Ok(done)
+}
+
+fn pieces(vectors: &[crate::memory::IoVector]) -> impl Iterator<Item = (u64, u64)> + '_ {
+    vectors.iter().map(|vector| (vector.address, vector.length))
+}
