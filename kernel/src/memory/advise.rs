@@ -82,12 +82,7 @@ impl AddressSpace {
     ///
     /// # Errors
     /// `ENOMEM` when part of it is not mapped or the limit would be passed.
-    pub fn set_locked(
-        &self,
-        range: Range<u64>,
-        is_locked: bool,
-        limit: u64,
-    ) -> Result<(), Errno> {
+    pub fn set_locked(&self, range: Range<u64>, is_locked: bool, limit: u64) -> Result<(), Errno> {
         let mut inner = self.lock();
         if is_locked {
             let already: u64 = inner
@@ -222,11 +217,7 @@ impl AddressSpace {
 }
 
 impl Inner {
-    fn drop_pages(
-        &mut self,
-        range: Range<u64>,
-        advice: Advice,
-    ) -> Result<(), Errno> {
+    fn drop_pages(&mut self, range: Range<u64>, advice: Advice) -> Result<(), Errno> {
         let mut parts = Vec::new();
         let mut result = Ok(());
         for (start, area) in self.areas.overlapping(range.clone()) {

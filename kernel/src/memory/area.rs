@@ -150,11 +150,6 @@ impl AreaMap {
         self.map.len()
     }
 
-    /// Whether nothing is mapped.
-    pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
-    }
-
     /// All areas, lowest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Area)> {
         self.map.iter().map(|(start, area)| (*start, area))
@@ -471,9 +466,10 @@ mod tests {
             });
             assert_eq!(model, seen);
         }
-        let joined = map.iter().zip(map.iter().skip(1)).all(|((_, a), (start, b))| {
-            a.end < start || a.protection != b.protection
-        });
+        let joined = map
+            .iter()
+            .zip(map.iter().skip(1))
+            .all(|((_, a), (start, b))| a.end < start || a.protection != b.protection);
         assert!(joined, "alike neighbours were left apart");
     }
 }

@@ -11,8 +11,6 @@ use alloc::vec::Vec;
 use super::layout::{PAGE, USER_END, page_ceil, page_floor};
 use super::source::PageSource;
 
-/// Bytes of the ELF header.
-pub const HEADER_SIZE: usize = 64;
 /// Bytes of one program header.
 pub const PROGRAM_HEADER_SIZE: u64 = 56;
 /// Most bytes of all program headers, as on Linux.
@@ -243,7 +241,8 @@ fn read_exactly(
     let length = usize::try_from(length).map_err(|_| Errno::ENOEXEC)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
-    let in_start = usize::try_from(offset).ok().and_then(|at| start.get(at..at.checked_add(length)?));
+    let in_start =
+        usize::try_from(offset).ok().and_then(|at| start.get(at..at.checked_add(length)?));
     if let Some(known) = in_start {
         bytes.extend_from_slice(known);
         return Ok(bytes);

@@ -1,5 +1,7 @@
 //! Sound and hostile program files.
 
+extern crate std;
+
 use super::super::elf_tests_support::{Header, file_of};
 use super::*;
 

@@ -177,13 +177,7 @@ impl Wanted {
 
 impl Inner {
     /// One look under the lock: everything that needs no page of a source is settled here.
-    fn look(
-        &mut self,
-        page: u64,
-        access: Access,
-        stack_limit: u64,
-        total_limit: u64,
-    ) -> Step {
+    fn look(&mut self, page: u64, access: Access, stack_limit: u64, total_limit: u64) -> Step {
         let found = match self.areas.find(page) {
             Some(found) => found,
             None => {
@@ -242,12 +236,7 @@ impl Inner {
     }
 
     /// Brings in fresh pages of an anonymous area, as far as memory allows.
-    fn bring_ahead(
-        &mut self,
-        from: u64,
-        end: u64,
-        rights: PageRights,
-    ) {
+    fn bring_ahead(&mut self, from: u64, end: u64, rights: PageRights) {
         for page in (from..end).step_by(PAGE as usize) {
             if self.table.peek(VirtAddr(page)).is_some() {
                 return;
@@ -259,12 +248,7 @@ impl Inner {
         }
     }
 
-    fn settle(
-        &mut self,
-        page: u64,
-        frame: Result<Frame, Errno>,
-        rights: PageRights,
-    ) -> Step {
+    fn settle(&mut self, page: u64, frame: Result<Frame, Errno>, rights: PageRights) -> Step {
         match frame.and_then(|frame| self.put_page(page, frame, rights)) {
             Ok(()) => Step::Done,
             Err(_) => Step::Failed(FaultSignal::OutOfMemory),
@@ -323,8 +307,8 @@ impl Inner {
             return false;
         }
         if let Some((_, below)) = self.areas.last_below(page + PAGE) {
-            let is_guard = below.protection.is_empty()
-                || below.flags.contains(AreaFlags::GROWS_DOWN);
+            let is_guard =
+                below.protection.is_empty() || below.flags.contains(AreaFlags::GROWS_DOWN);
             if !is_guard && page - below.end < STACK_GUARD {
                 return false;
             }

@@ -49,7 +49,8 @@ impl PageSource for FileSource {
     }
 
     fn identity(&self) -> u64 {
-        Arc::as_ptr(&self.inode).cast::<()>() as u64
+        let id = self.inode.id();
+        id.device.rotate_left(40) ^ id.number
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {

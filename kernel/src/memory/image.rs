@@ -157,12 +157,7 @@ impl AddressSpace {
     ///
     /// # Errors
     /// `ENOMEM` when something lies there.
-    pub(super) fn add_stack(
-        &self,
-        top: u64,
-        used: u64,
-        is_executable: bool,
-    ) -> Result<(), Errno> {
+    pub(super) fn add_stack(&self, top: u64, used: u64, is_executable: bool) -> Result<(), Errno> {
         /// Bytes below the first stack pointer that are mapped from the start.
         const ROOM: u64 = 128 << 10;
         let limit = self.limits().stack;

@@ -160,8 +160,7 @@ fn build(
         u64::from_le_bytes(bytes)
     };
     let is_random = request.personality & ADDR_NO_RANDOMIZE == 0;
-    let layout =
-        Layout::choose(is_random.then_some(&mut random as &mut _), request.limits.stack);
+    let layout = Layout::choose(is_random.then_some(&mut random as &mut _), request.limits.stack);
     let space = AddressSpace::new(layout, request.limits)?;
 
     let object = |file: &ProgramFile| {
@@ -186,14 +185,17 @@ fn build(
     let mut seed = [0; 16];
     base::random::fill(&mut seed);
     let shift = if is_random { u64::from(seed[0] ^ seed[8]) * 16 } else { 0 };
-    let built = stack::build(layout.stack_top - shift, &StackContents {
-        arguments: &request.arguments,
-        environment: &request.environment,
-        file_name: executed,
-        platform: abi::arch::x86_64::MACHINE.as_bytes(),
-        random: seed,
-        auxiliary: &auxiliary,
-    })?;
+    let built = stack::build(
+        layout.stack_top - shift,
+        &StackContents {
+            arguments: &request.arguments,
+            environment: &request.environment,
+            file_name: executed,
+            platform: abi::arch::x86_64::MACHINE.as_bytes(),
+            random: seed,
+            auxiliary: &auxiliary,
+        },
+    )?;
     let used = layout.stack_top - page_floor(built.pointer);
     space.add_stack(layout.stack_top, used, program.is_stack_executable)?;
     space.write_now(built.pointer, &built.bytes)?;

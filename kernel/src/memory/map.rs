@@ -307,10 +307,7 @@ impl Inner {
             return Err(Errno::ENOMEM);
         }
         let is_data = area.is_private() && area.protection.contains(Protection::WRITE);
-        if is_data
-            && limits.data < USER_END
-            && is_above(self.data_pages() + pages, limits.data)
-        {
+        if is_data && limits.data < USER_END && is_above(self.data_pages() + pages, limits.data) {
             return Err(Errno::ENOMEM);
         }
         if area.flags.contains(AreaFlags::LOCKED)

@@ -40,9 +40,7 @@ impl Inner {
         let execute = has(Protection::EXECUTE, 'x');
         let kind = if area.is_private() { 'p' } else { 's' };
         let (offset, device, inode) = match &area.backing {
-            Backing::Object { object, first_page }
-                if !area.flags.contains(AreaFlags::SPECIAL) =>
-            {
+            Backing::Object { object, first_page } if !area.flags.contains(AreaFlags::SPECIAL) => {
                 let source = &object.source;
                 (first_page * super::layout::PAGE, source.device(), source.inode())
             }

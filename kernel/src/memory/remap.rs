@@ -66,8 +66,7 @@ impl AddressSpace {
         if request.movement == Move::Never {
             return Err(Errno::ENOMEM);
         }
-        let target =
-            inner.find_room(0, request.new_length, false).ok_or(Errno::ENOMEM)?;
+        let target = inner.find_room(0, request.new_length, false).ok_or(Errno::ENOMEM)?;
         inner.move_pages(&request, target)?;
         Ok(target)
     }
@@ -113,9 +112,7 @@ impl Inner {
         self.check_resize(&request, limits)?;
         let target = match fixed {
             Some(target) => target.start,
-            None => self
-                .find_room(request.hint, request.new_length, false)
-                .ok_or(Errno::ENOMEM)?,
+            None => self.find_room(request.hint, request.new_length, false).ok_or(Errno::ENOMEM)?,
         };
         self.move_pages(&request, target)?;
         Ok(target)
@@ -164,11 +161,7 @@ impl Inner {
     }
 
     /// Moves areas and pages of the old range to `target`, which is free.
-    fn move_pages(
-        &mut self,
-        request: &RemapRequest,
-        target: u64,
-    ) -> Result<(), Errno> {
+    fn move_pages(&mut self, request: &RemapRequest, target: u64) -> Result<(), Errno> {
         let old = request.address..request.address + request.old_length;
         let (start, area) = self.areas.find(old.start).ok_or(Errno::EFAULT)?;
         let mut moved = Area { end: target + request.new_length, ..area.clone() };

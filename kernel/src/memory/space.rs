@@ -10,9 +10,7 @@
 use abi::Errno;
 use abi::memory::Protection;
 use alloc::sync::Arc;
-use base::memory::{
-    Frame, PageRights, PageTable, PhysAddr, ShareMode, VirtAddr, zero_frame,
-};
+use base::memory::{Frame, PageRights, PageTable, PhysAddr, ShareMode, VirtAddr, zero_frame};
 use base::sync::{Mutex, MutexGuard, rank};
 use base::user::{SpaceHandle, shootdown};
 use core::ops::Range;

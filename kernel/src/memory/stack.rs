@@ -61,8 +61,10 @@ pub fn build(top: u64, contents: &StackContents) -> Result<BuiltStack, Errno> {
     let platform = below(arguments, contents.platform.len() + 1)?;
     let random = below(platform, contents.random.len())? & !15;
     let words = 1
-        + contents.arguments.len() + 1
-        + contents.environment.len() + 1
+        + contents.arguments.len()
+        + 1
+        + contents.environment.len()
+        + 1
         + 2 * (contents.auxiliary.len() + 4);
     let pointer = below(random, words * 8)? & !15;
 
@@ -90,7 +92,12 @@ pub fn build(top: u64, contents: &StackContents) -> Result<BuiltStack, Errno> {
     put(environment, contents.environment.bytes());
     put(name, contents.file_name);
     put(top, &[]);
-    Ok(BuiltStack { pointer, bytes, arguments: arguments..environment, environment: environment..name })
+    Ok(BuiltStack {
+        pointer,
+        bytes,
+        arguments: arguments..environment,
+        environment: environment..name,
+    })
 }
 
 fn push(bytes: &mut Vec<u8>, word: u64) {
@@ -123,14 +130,17 @@ mod tests {
     }
 
     fn example(arguments: &[&[u8]]) -> BuiltStack {
-        build(TOP, &StackContents {
-            arguments: &StringList::from_slices(arguments).unwrap(),
-            environment: &StringList::from_slices(&[b"A=1", b"B=22"]).unwrap(),
-            file_name: b"/bin/x",
-            platform: b"x86_64",
-            random: [7; 16],
-            auxiliary: &[(aux::PAGESZ, 4096)],
-        })
+        build(
+            TOP,
+            &StackContents {
+                arguments: &StringList::from_slices(arguments).unwrap(),
+                environment: &StringList::from_slices(&[b"A=1", b"B=22"]).unwrap(),
+                file_name: b"/bin/x",
+                platform: b"x86_64",
+                random: [7; 16],
+                auxiliary: &[(aux::PAGESZ, 4096)],
+            },
+        )
         .unwrap()
     }
 

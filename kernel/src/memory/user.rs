@@ -243,11 +243,7 @@ impl UserMemory {
     ///
     /// # Errors
     /// `EINVAL` when there are more than 1024 or a length is negative; `EFAULT`.
-    pub async fn read_io_vectors(
-        &self,
-        address: u64,
-        count: u64,
-    ) -> Result<Vec<IoVector>, Errno> {
+    pub async fn read_io_vectors(&self, address: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
         super::user_io::read_io_vectors(self, address, count).await
     }
 
@@ -258,9 +254,9 @@ impl UserMemory {
     pub async fn load_u32(&self, address: u64) -> Result<u32, Errno> {
         check_word(address)?;
         loop {
-            if let Some(value) = self.space.with_word(address, false, |frame, offset| {
-                frame.load_u32(offset)
-            }) {
+            if let Some(value) =
+                self.space.with_word(address, false, |frame, offset| frame.load_u32(offset))
+            {
                 return Ok(value);
             }
             self.bring_in(address, Access::READ).await?;

@@ -27,8 +27,9 @@ pub const MOST_VECTORS: u64 = 1024;
 pub const MOST_BYTES: u64 = 0x7fff_f000;
 
 /// `struct iovec`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub struct IoVector {
     /// Start.

@@ -135,7 +135,9 @@ pub(super) fn map(space: &AddressSpace) -> Result<Option<u64>, Errno> {
     let mut inner = space.lock();
     // Above the stack it needs no page table of its own.
     let above_stack = inner.layout.stack_top + PAGE;
-    let start = if above_stack + length <= USER_END && inner.areas.is_free(above_stack..above_stack + length) {
+    let start = if above_stack + length <= USER_END
+        && inner.areas.is_free(above_stack..above_stack + length)
+    {
         above_stack
     } else {
         inner.find_room(0, length, false).ok_or(Errno::ENOMEM)?

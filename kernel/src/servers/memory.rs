@@ -10,15 +10,15 @@ use abi::Errno;
 use abi::fs::{OpenFlags, Seals};
 use abi::memory::*;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use fs::{Mapping, OpenFile};
 use policy::table::number;
 
 use crate::call::{Call, SysResult};
 use crate::dispatch;
 use crate::memory::{
-    AreaFlags, Backing, FileSource, LimitValues, MapRequest, Move, Object, PAGE, Place, RemapRequest,
-    SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range, page_ceil, page_floor,
+    AreaFlags, Backing, FileSource, LimitValues, MapRequest, Move, Object, PAGE, Place,
+    RemapRequest, SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range, page_ceil,
+    page_floor,
 };
 use crate::process::limits::{Limits, Resource};
 
@@ -153,11 +153,7 @@ async fn mmap(call: &Call) -> SysResult {
     Ok(start)
 }
 
-fn of_memory(
-    mut request: MapRequest,
-    kind: u32,
-    flags: MapFlags,
-) -> Result<MapRequest, Errno> {
+fn of_memory(mut request: MapRequest, kind: u32, flags: MapFlags) -> Result<MapRequest, Errno> {
     match kind {
         MAP_SHARED => {
             if flags.contains(MapFlags::GROWSDOWN) {
@@ -229,7 +225,11 @@ fn of_file(
         request.flags |= AreaFlags::SHARED;
     }
     if mapping == Mapping::Anonymous {
-        return of_memory(request, if is_shared { MAP_SHARED } else { MAP_PRIVATE }, MapFlags::empty());
+        return of_memory(
+            request,
+            if is_shared { MAP_SHARED } else { MAP_PRIVATE },
+            MapFlags::empty(),
+        );
     }
     let name = fs::mount::display_path(file.location(), &fs::mount::root_of(file.location()));
     let object = Arc::new(Object { source: FileSource::of_open_file(file), name });
@@ -439,7 +439,8 @@ fn munlock(call: &Call) -> SysResult {
 
 async fn mlockall(call: &Call) -> SysResult {
     let flags = call.unsigned(0);
-    if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT {
+    if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT
+    {
         return Err(Errno::EINVAL);
     }
     let limit = lock_limit(call);
@@ -516,7 +517,11 @@ async fn process_vm(call: &Call, writes: bool) -> SysResult {
     while let (Some(far), Some(near)) = (there, here) {
         let length = far.1.min(near.1).min(PAGE);
         if length == 0 {
-            if far.1 == 0 { there = from.next() } else { here = to.next() }
+            if far.1 == 0 {
+                there = from.next()
+            } else {
+                here = to.next()
+            }
             continue;
         }
         let part = buffer.get_mut(..length as usize).unwrap_or_default();

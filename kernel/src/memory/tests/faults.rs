@@ -163,9 +163,8 @@ fn neighbours_that_the_source_has_come_along() {
     let space = space();
     let start = map_object(&space, &object, 32, false);
     assert_eq!(fault(&space, start + 4 * PAGE, Access::READ), Ok(()));
-    let is_there = |page: u64| {
-        space.lock().table.peek(base::memory::VirtAddr(start + page * PAGE)).is_some()
-    };
+    let is_there =
+        |page: u64| space.lock().table.peek(base::memory::VirtAddr(start + page * PAGE)).is_some();
     assert!(is_there(3) && is_there(4) && is_there(5));
     assert!(!is_there(2) && !is_there(6) && !is_there(20));
     write(&space, start + 5 * PAGE, b"private");

@@ -78,7 +78,10 @@ fn a_static_program_is_ready_to_run() {
     assert_eq!(value(aux::PHDR), Some(0x40_0040));
     assert_eq!(value(aux::PHNUM), Some(2));
     assert_eq!(value(aux::BASE), Some(0));
-    assert_eq!((value(aux::UID), value(aux::EGID), value(aux::SECURE)), (Some(1), Some(4), Some(1)));
+    assert_eq!(
+        (value(aux::UID), value(aux::EGID), value(aux::SECURE)),
+        (Some(1), Some(4), Some(1))
+    );
     let vdso = value(aux::SYSINFO_EHDR).unwrap();
     assert_eq!(&read::<4>(&program.space, vdso), b"\x7fELF");
     assert_eq!(&read::<10>(&program.space, value(aux::EXECFN).unwrap()), b"./program\0");

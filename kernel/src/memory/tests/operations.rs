@@ -3,6 +3,7 @@
 use super::*;
 use abi::Errno;
 use abi::memory::Advice;
+use alloc::string::String;
 
 #[test]
 fn mappings_go_top_down_and_a_free_wish_is_granted() {
@@ -274,7 +275,7 @@ fn maps_has_the_lines_of_linux() {
     request.backing = Backing::Object { object: shared_object(3), first_page: 2 };
     request.flags = AreaFlags::SHARED;
     space.map(request).unwrap();
-    let text = alloc::string::String::from_utf8(space.maps()).unwrap();
+    let text = String::from_utf8(space.maps()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "00400000-00402000 r-xp 00000000 00:00 0 ");
     assert_eq!(lines[1], format_line("00600000-00602000 rw-p 00000000 00:00 0 ", "[heap]"));
@@ -283,13 +284,13 @@ fn maps_has_the_lines_of_linux() {
     assert_eq!(lines[2].find("/file"), Some(73));
 }
 
-fn format_line(start: &str, name: &str) -> alloc::string::String {
+fn format_line(start: &str, name: &str) -> String {
     alloc::format!("{start:<73}{name}")
 }
 
 #[test]
 fn everything_is_freed_with_the_space() {
-    let before = crate::memory::reserve::available();
+    let before = reserve::available();
     {
         let space = space();
         let start = map_pages(&space, 300, READ_WRITE);
@@ -300,6 +301,6 @@ fn everything_is_freed_with_the_space() {
         write(&child, start, b"y");
     }
     // Other tests run at the same time and hold frames, but never as many as this one had.
-    let after = crate::memory::reserve::available();
+    let after = reserve::available();
     assert!(after + 250 > before, "{} frames are lost", before - after);
 }
