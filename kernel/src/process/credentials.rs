@@ -191,6 +191,15 @@ impl Credentials {
             || self.is_capable(Capability::Kill)
     }
 
+    /// Whether a thread with these credentials may look into one with `target`'s: the same user and
+    /// group in every way, or privileged.
+    pub fn may_trace(&self, target: &Credentials) -> bool {
+        let users = [target.user.real, target.user.effective, target.user.saved];
+        let groups = [target.group.real, target.group.effective, target.group.saved];
+        (users == [self.user.file; 3] && groups == [self.group.file; 3])
+            || self.is_capable(Capability::Trace)
+    }
+
     /// Puts new user ids in force and adjusts the capabilities, as `capabilities(7)` says.
     pub fn set_users(&mut self, new: IdSet) {
         let old = self.user;

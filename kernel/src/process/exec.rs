@@ -14,7 +14,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use abi::Errno;
-use abi::fs::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, MS_NOSUID, S_ISGID, S_ISUID};
+use abi::fs::mount::MS_NOSUID;
+use abi::fs::{AT_FDCWD, AtFlags, S_ISGID, S_ISUID};
 use abi::signal::Signal;
 use base::memory::Frame;
 use base::sync::{Mutex, rank};
@@ -144,13 +145,13 @@ impl ProgramLookup for Finder<'_> {
 /// `execve(path, arguments, environment)`
 pub async fn execve(call: &Call, context: &mut UserContext) -> SysResult {
     let path = call.user().read_string(call.argument(0), PATH_LIMIT).await?;
-    execute(call, context, AT_FDCWD, path, [call.argument(1), call.argument(2)], 0).await
+    execute(call, context, AT_FDCWD, path, [call.argument(1), call.argument(2)], AtFlags::empty()).await
 }
 
 /// `execveat(directory, path, arguments, environment, flags)`
 pub async fn execveat(call: &Call, context: &mut UserContext) -> SysResult {
-    let flags = call.int(4);
-    if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 {
+    let flags = AtFlags::from_bits(call.unsigned(4)).ok_or(Errno::EINVAL)?;
+    if !(AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW).contains(flags) {
         return Err(Errno::EINVAL);
     }
     let path = call.user().read_string(call.argument(1), PATH_LIMIT).await?;
@@ -164,10 +165,10 @@ fn find(
     call: &Call,
     directory: i32,
     path: &[u8],
-    flags: i32,
+    flags: AtFlags,
 ) -> Result<(Location, Vec<u8>), Errno> {
-    let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
-    if path.is_empty() && flags & AT_EMPTY_PATH == 0 {
+    let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
+    if path.is_empty() && !flags.contains(AtFlags::EMPTY_PATH) {
         return Err(Errno::ENOENT);
     }
     let is_plain = directory == AT_FDCWD || path.first() == Some(&b'/');
@@ -197,7 +198,7 @@ async fn execute(
     directory: i32,
     path: Vec<u8>,
     strings: [u64; 2],
-    flags: i32,
+    flags: AtFlags,
 ) -> SysResult {
     let thread = &call.thread;
     let finder = Finder::new(thread);

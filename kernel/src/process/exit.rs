@@ -50,12 +50,8 @@ pub(super) fn discard(thread: Arc<Thread>) {
 
 /// What other threads and the parent may wait for in the thread's memory, then the memory.
 pub(super) async fn release_memory(thread: &Arc<Thread>) {
+    futex::release_robust_list(thread).await;
     let space = thread.space();
-    let head = thread.robust_list.swap(0, Ordering::Relaxed);
-    if head != 0 {
-        let user = UserMemory::new(space.clone());
-        futex::release_robust_list(&user, head, thread.tid().0).await;
-    }
     let word = thread.clear_child_tid.swap(0, Ordering::Relaxed);
     // Nobody else can look at memory that this thread alone has: this one and the thread's own.
     if word != 0 && Arc::strong_count(&space) > 2 {

@@ -38,6 +38,7 @@ pub fn start(root: Location) -> Result<(), Errno> {
         name: short_name(b"init"),
         vfork: None,
     });
+    fs::terminal::set_signal_sender(super::session::signal_group);
     table::start(|thread_limit| {
         let signals = ProcessSignals::new();
         signals.protect();

@@ -16,6 +16,7 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
@@ -388,5 +389,11 @@ impl Thread {
             involuntary_switches: self.involuntary_switches.load(Ordering::Relaxed),
             max_resident_kib: 0,
         }
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.pid)
     }
 }

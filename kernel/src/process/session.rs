@@ -66,10 +66,7 @@ pub fn find(caller: &Arc<Process>, pid: i32) -> Result<Arc<Process>, Errno> {
     if pid == 0 {
         return Ok(caller.clone());
     }
-    if let Some(thread) = table::thread(super::Tid(pid)) {
-        return Ok(thread.process.clone());
-    }
-    table::process(Pid(pid)).ok_or(Errno::ESRCH)
+    table::find_process(pid).ok_or(Errno::ESRCH)
 }
 
 /// A process has ended: if it led a session, the session loses its terminal, and the group in the
@@ -85,8 +82,15 @@ pub(super) fn leader_ended(process: &Process) {
     let Some(terminal) = terminal else { return };
     let foreground = terminal.leave_session();
     if foreground > 0 {
-        signal::send_to_group(Pid(foreground), SignalInfo::kernel(Signal::SIGHUP));
-        signal::send_to_group(Pid(foreground), SignalInfo::kernel(Signal::SIGCONT));
+        signal::send_to_group(foreground, SignalInfo::kernel(Signal::SIGHUP));
+        signal::send_to_group(foreground, SignalInfo::kernel(Signal::SIGCONT));
+    }
+}
+
+/// Sends a signal to a group, for terminals.
+pub(super) fn signal_group(group: i32, signal: u8) {
+    if let Some(signal) = Signal::new(i32::from(signal)) {
+        signal::send_to_group(group, SignalInfo::kernel(signal));
     }
 }
 
@@ -139,9 +143,7 @@ impl Caller for Thread {
     }
 
     fn signal_group(&self, group: i32, signal: u8) {
-        if let Some(signal) = Signal::new(i32::from(signal)) {
-            signal::send_to_group(Pid(group), SignalInfo::kernel(signal));
-        }
+        signal_group(group, signal);
     }
 
     fn identity(&self) -> Identity {

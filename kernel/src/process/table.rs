@@ -628,6 +628,16 @@ pub fn process(pid: Pid) -> Option<Arc<Process>> {
     lock().process(pid).cloned()
 }
 
+/// The process of this number, or that has a thread of this number.
+pub fn find_process(number: i32) -> Option<Arc<Process>> {
+    let tree = lock();
+    let slot = tree.slot(number)?;
+    match (&slot.thread, &slot.node) {
+        (Some(thread), _) => Some(thread.process.clone()),
+        (None, node) => node.as_ref().map(|node| node.process.clone()),
+    }
+}
+
 /// Whether the number names a process that has ended and was not reaped.
 pub fn is_zombie(pid: Pid) -> bool {
     lock().is_zombie(pid)
@@ -646,11 +656,6 @@ pub fn is_orphaned(group: Pid) -> bool {
 /// The members of a group, zombies included; empty when there is no such group.
 pub fn group_members(group: Pid) -> Vec<Arc<Process>> {
     lock().group(group).map(|(process, _)| process.clone()).collect()
-}
-
-/// Whether a group is orphaned: nobody in its session, outside of it, is a parent of a member.
-pub fn is_orphaned(group: Pid) -> bool {
-    lock().is_group_orphaned(group, None)
 }
 
 /// What exists now.

@@ -31,16 +31,12 @@ const PERSONALITY_QUERY: u32 = u32::MAX;
 /// Whether the caller may see the inner state of another process: the same user in every way, or
 /// privileged.
 pub(super) fn may_inspect(call: &Call, target: &Arc<Thread>) -> Result<(), Errno> {
-    let (own, other) = (call.thread.credentials(), target.credentials());
-    let is_same_user =
-        [other.user.real, other.user.effective, other.user.saved] == [own.user.file; 3];
-    let is_same_group =
-        [other.group.real, other.group.effective, other.group.saved] == [own.group.file; 3];
+    let own = call.thread.credentials();
     let is_dumpable = target.process.dumpable.load(Ordering::Relaxed) == DUMPABLE;
-    if is_same_user && is_same_group && is_dumpable {
+    if own.may_trace(&target.credentials()) && (is_dumpable || own.is_capable(Capability::Trace)) {
         Ok(())
     } else {
-        own.require(Capability::Trace)
+        Err(Errno::EPERM)
     }
 }
 
