@@ -204,13 +204,19 @@ fn command(target: u32, value: u32) {
     }
     /// A command is delivered in far less; a dead target must not stop the sender.
     const PATIENCE: u32 = 100_000;
-    for _ in 0..PATIENCE {
-        if read(COMMAND) & DELIVERY_PENDING == 0 {
-            break;
+    // Each access to the registers leaves an emulator's translated code. There a command is delivered at
+    // once, so there is nothing to wait for.
+    if !FEATURES.is_emulated.load(Relaxed) {
+        for _ in 0..PATIENCE {
+            if read(COMMAND) & DELIVERY_PENDING == 0 {
+                break;
+            }
+            cpu::relax();
         }
-        cpu::relax();
     }
-    write(COMMAND_HIGH, target << 24);
+    if CoreArea::here().command_target.replace(target) != target {
+        write(COMMAND_HIGH, target << 24);
+    }
     write(COMMAND, value);
 }
 

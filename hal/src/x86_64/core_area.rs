@@ -51,6 +51,8 @@ pub(super) struct CoreArea {
     pub(super) deadline_cycles: Cell<u64>,
     /// Local APIC id.
     pub(super) apic_id: Cell<u32>,
+    /// Whom the APIC's command register is addressed to; no id at first.
+    pub(super) command_target: Cell<u32>,
     /// Bounds of the stack that the core's kernel code runs on.
     pub(super) stack: Cell<(u64, u64)>,
     pub(super) descriptors: UnsafeCell<Descriptors>,
@@ -86,6 +88,7 @@ impl CoreArea {
             pending: Cell::new(0),
             deadline_cycles: Cell::new(u64::MAX),
             apic_id: Cell::new(0),
+            command_target: Cell::new(u32::MAX),
             stack: Cell::new((0, 0)),
             descriptors: UnsafeCell::new(Descriptors::new()),
             task_state: UnsafeCell::new(TaskState::new()),

@@ -32,8 +32,8 @@ pub(super) struct Features {
     umip: AtomicBool,
     rdrand: AtomicBool,
     rdseed: AtomicBool,
-    pub(super) xapic_bus_is_1ghz: AtomicBool,
-    slow_pause: AtomicBool,
+    /// QEMU's emulator: `pause` and device registers are slow, and the APIC's bus runs at 1 GHz.
+    pub(super) is_emulated: AtomicBool,
     components: AtomicU32,
     mxcsr_mask: AtomicU32,
     state_size: AtomicUsize,
@@ -54,8 +54,7 @@ pub(super) static FEATURES: Features = Features {
     umip: no(),
     rdrand: no(),
     rdseed: no(),
-    xapic_bus_is_1ghz: no(),
-    slow_pause: no(),
+    is_emulated: no(),
     components: AtomicU32::new(3),
     mxcsr_mask: AtomicU32::new(0),
     state_size: AtomicUsize::new(xsave::LEAST_SIZE),
@@ -117,8 +116,7 @@ pub(super) fn detect() {
         let word = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes);
         [vendor.ebx, vendor.ecx, vendor.edx] == [word(b"TCGT"), word(b"CGTC"), word(b"GTCG")]
     };
-    features.slow_pause.store(emulated, Relaxed);
-    features.xapic_bus_is_1ghz.store(emulated, Relaxed);
+    features.is_emulated.store(emulated, Relaxed);
 }
 
 /// Switches on everything that protects the kernel or that user programs may use. Every core, once.
@@ -288,7 +286,7 @@ pub(super) fn cycles() -> u64 {
 /// what is waited for; there a handful of plain instructions does.
 #[inline]
 pub(super) fn relax() {
-    if FEATURES.slow_pause.load(Relaxed) {
+    if FEATURES.is_emulated.load(Relaxed) {
         // SAFETY: does nothing.
         unsafe { asm!("nop", "nop", "nop", "nop", options(nomem, nostack, preserves_flags)) };
     } else {

@@ -1,6 +1,6 @@
 //! How fast the cycle counter and the APIC timer run, and what the time of day is.
 //!
-//! Calibration watches both for a few milliseconds of the programmable interval timer. Each look is
+//! Calibration watches both for two milliseconds of the programmable interval timer. Each look is
 //! taken between two readings of the cycle counter, several times, and the shortest is kept; so an
 //! emulator's delays do not matter. Where there is no interval timer (QEMU's `pit=off`) and the APIC
 //! timer is known to count nanoseconds, that is the reference.
@@ -14,7 +14,7 @@ static CYCLES_PER_SECOND: AtomicU64 = AtomicU64::new(1_000_000_000);
 
 const PIT_HZ: u64 = 1_193_182;
 /// How long the counters are watched.
-const WATCH_TICKS: u64 = PIT_HZ * 3 / 1000;
+const WATCH_TICKS: u64 = PIT_HZ * 2 / 1000;
 /// Looks at each end, of which the quickest is kept.
 const LOOKS: u32 = 4;
 /// Readings without progress after which the interval timer is taken to be absent.
@@ -75,7 +75,7 @@ pub(super) fn calibrate() {
     let rate = if start.reference > end.reference {
         // The interval timer counts down.
         cycles * PIT_HZ / (start.reference - end.reference)
-    } else if FEATURES.xapic_bus_is_1ghz.load(Relaxed) && counted > 0 {
+    } else if FEATURES.is_emulated.load(Relaxed) && counted > 0 {
         cycles * apic::EMULATED_TICKS_PER_SECOND / counted
     } else {
         return apic::set_rate(ticks, cycles);
@@ -87,7 +87,7 @@ pub(super) fn calibrate() {
 fn watch_apic(apic: &impl Fn() -> u32) -> (Look, Look) {
     let reference = || u64::from(apic());
     let start = look(&reference, apic);
-    let wanted = apic::EMULATED_TICKS_PER_SECOND * 3 / 1000;
+    let wanted = apic::EMULATED_TICKS_PER_SECOND * 2 / 1000;
     for _ in 0..PATIENCE {
         if u64::from(apic()) - start.apic >= wanted {
             break;
