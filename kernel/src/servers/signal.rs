@@ -175,9 +175,7 @@ async fn rt_tgsigqueueinfo(call: &Call) -> SysResult {
 
 /// The process that a number names, be it that of any of its threads.
 fn find_process(number: i32) -> Result<Arc<Process>, Errno> {
-    table::process(Pid(number))
-        .or_else(|| table::thread(Tid(number)).map(|thread| thread.process.clone()))
-        .ok_or(Errno::ESRCH)
+    table::find_process(number).ok_or(Errno::ESRCH)
 }
 
 fn find_thread(process: Option<i32>, number: i32) -> Result<Arc<Thread>, Errno> {
