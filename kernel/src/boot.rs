@@ -45,6 +45,7 @@ pub fn main() -> ! {
         Machine::power_off();
     }
     log::info!("{started} cores, {:?}, path {:?}", layout(), options.path);
+    crate::time::publish();
     if task::spawn(device_core(), init::run()).is_err() {
         log::error!("no memory for process 1");
         Machine::power_off();
