@@ -1,0 +1,3 @@
+# /dev.
+echo gone >/dev/null; cat /dev/null | wc -c; head -c 10 /dev/zero | od -An -tx1; head -c 16 /dev/urandom | wc -c; echo full >/dev/full; echo $?; [ -c /dev/null ] && echo char; cat <&- 2>/dev/null; echo $?; echo x | cat /dev/stdin; (echo y >/dev/stdout) | cat; (echo z >/dev/stderr) 2>&1 | cat; stat -c '%t:%T' /dev/null /dev/zero /dev/full /dev/tty
+head -c 100000 /dev/urandom | gzip -c | wc -c | awk '{ print ($1 > 90000) }'; dd if=/dev/zero of=/dev/null bs=1M count=10 2>&1 | head -n 1; (echo t >/dev/tty) 2>/dev/null; echo $?; mknod n c 1 3; echo x >n; stat -c %F n; ls -d /dev/pts /dev/ptmx /dev/fd

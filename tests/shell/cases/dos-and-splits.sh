@@ -1,0 +1,2 @@
+# dos2unix, split-like tools, uuencode, shuf, patch.
+printf 'a\r\nb\r\n' >d; dos2unix d; od -c d; unix2dos d; od -c d; seq 1 5 >o; sed 's/3/three/' o >n; diff -u o n | sed 's/^\(---\|+++\) \([on]\).*/\1 \2/' >p; patch o <p >/dev/null 2>&1; cmp o n && echo patched; seq 1 100 | shuf | sort -n | md5sum; seq 1 100 | md5sum; printf hello | uuencode -m x | uudecode -o -; echo; cat o | tsort 2>/dev/null; which -a sh | head -n 1

@@ -1,0 +1,3 @@
+# pwd, dirname, basename, realpath, which, mktemp.
+mkdir -p a/b; cd a/b; pwd | sed 's|.*/names|names|'; cd ..; cd -  | sed 's|.*/names|names|'; cd ..; pwd | sed 's|.*/||'; for n in /x/y/z x /x ./x/; do dirname $n; done; basename /x/y.txt .txt; basename /; ln -s a/b s; cd s; pwd | sed 's|.*/||'; pwd -P | sed 's|.*/||'; cd ..; realpath s | sed 's|.*/names|names|'
+which sh; which nosuch; echo $?; command -v cd; type cat; t=$(mktemp ./tmp.XXXXXX); stat -c '%a %s %F' $t; d=$(mktemp -d ./dir.XXXXXX); stat -c '%a %F' $d; [ $t != $(mktemp ./tmp.XXXXXX) ]; echo $?; cd none 2>/dev/null; echo $?; rmdir a 2>/dev/null; echo $?

@@ -1,0 +1,3 @@
+# Global files of /proc by form, not by value.
+awk '/^MemTotal:/ { print $3, ($2 > 1000) } /^MemFree:/ { print $3 }' /proc/meminfo; awk '{ print NF, ($1 > 0) }' /proc/uptime; awk '{ print NF }' /proc/loadavg; grep -c ^processor /proc/cpuinfo | awk '{ print ($1 >= 1) }'; awk '$2 == "/proc" { print $3; exit }' /proc/mounts
+grep -c '^cpu ' /proc/stat; grep -c ^btime /proc/stat; head -c 5 /proc/version; echo; awk '$2 == "tmpfs" { print $2 }' /proc/filesystems; grep -w proc /proc/filesystems; free | awk '/Mem:/ { print ($2 > 1000) }'; uptime | grep -c load; ps | grep -c PID; cat /proc/sys/kernel/ostype >/dev/null 2>&1; df . | tail -n 1 | awk '{ print $6 != "" }'

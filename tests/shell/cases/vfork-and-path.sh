@@ -1,0 +1,2 @@
+# How commands are looked up.
+mkdir bin; printf '#!/bin/sh\necho mine $0\n' >bin/tool; chmod +x bin/tool; PATH=$PWD/bin:$PATH; tool | sed 's|/.*/||'; cp bin/tool bin/tool2; chmod -x bin/tool2; tool2 2>/dev/null; echo $?; PATH=; /bin/echo with path; cat none 2>/dev/null; echo $?; PATH=/bin; hash -r; tool 2>/dev/null; echo $?; ./bin/tool | sed 's|\./||'; sh bin/tool2; command echo x; (unset PATH; /bin/true; echo $?)
