@@ -52,3 +52,18 @@ pub mod random;
 pub mod time;
 #[cfg(not(loom))]
 pub mod user;
+
+/// The first thing that the kernel does: from here on there are messages and memory.
+#[cfg(not(loom))]
+pub fn start() {
+    logging::start(log::LevelFilter::Info);
+    start_core();
+}
+
+/// The first thing that every other core does: fetches its first frames, so that no call has to.
+#[cfg(not(loom))]
+pub fn start_core() {
+    if memory::Frame::uninitialised().is_err() {
+        log::error!("there is no memory at all");
+    }
+}

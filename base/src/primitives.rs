@@ -3,7 +3,9 @@
 
 #[cfg(not(loom))]
 mod chosen {
-    pub use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
+    pub use core::sync::atomic::{
+        AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
 
     /// `core::cell::UnsafeCell` with loom's interface.
     #[derive(Debug)]
@@ -49,7 +51,9 @@ mod chosen {
 #[cfg(loom)]
 mod chosen {
     pub use loom::cell::UnsafeCell;
-    pub use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
+    pub use loom::sync::atomic::{
+        AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
 
     pub fn relax() {
         loom::thread::yield_now();

@@ -60,6 +60,12 @@ pub fn now_ns() -> u64 {
     multiply(Machine::cycles().wrapping_sub(scale.start_cycles), scale.ns_per_cycle)
 }
 
+/// How many nanoseconds a number of cycles takes.
+#[inline]
+pub fn cycles_to_ns(cycles: u64) -> u64 {
+    multiply(cycles, scale().ns_per_cycle)
+}
+
 /// The cycle count at a time since boot, one cycle late rather than early.
 #[inline]
 fn cycles_at(time_ns: u64) -> u64 {
