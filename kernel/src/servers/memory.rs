@@ -7,10 +7,11 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use abi::Errno;
-use abi::fs::{OpenFlags, Seals};
+use abi::fs::Seals;
 use abi::memory::*;
 use alloc::sync::Arc;
-use fs::{Mapping, OpenFile};
+use fs::OpenFile;
+use fs::file::Mapping;
 use policy::table::number;
 
 use crate::call::{Call, SysResult};
@@ -20,11 +21,10 @@ use crate::memory::{
     RemapRequest, SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range, page_ceil,
     page_floor,
 };
+use crate::process::Pid;
 use crate::process::limits::{Limits, Resource};
 
-/// `CAP_IPC_LOCK`, the right to lock any amount of memory, is part of this capability's holder: the
-/// superuser.
-use crate::process::credentials::Capability;
+use crate::process::credentials::{Capability, Credentials};
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {
@@ -139,7 +139,7 @@ async fn mmap(call: &Call) -> SysResult {
         ..MapRequest::anonymous(length, protection)
     };
     let request = match &file {
-        Some(file) => of_file(request, file, kind, raw_flags, offset / PAGE)?,
+        Some(file) => of_file(call, request, file, kind, raw_flags, offset / PAGE)?,
         None => of_memory(request, kind, flags)?,
     };
     let mut request = request;
@@ -178,6 +178,7 @@ fn of_memory(mut request: MapRequest, kind: u32, flags: MapFlags) -> Result<MapR
 const KNOWN_FLAGS: MapFlags = MapFlags::all().difference(MapFlags::SYNC);
 
 fn of_file(
+    call: &Call,
     mut request: MapRequest,
     file: &Arc<OpenFile>,
     kind: u32,
@@ -203,7 +204,7 @@ fn of_file(
     if !flags.reads() {
         return Err(Errno::EACCES);
     }
-    let is_no_exec = file.location().mount.flags() & abi::fs::MS_NOEXEC != 0;
+    let is_no_exec = file.location().mount.flags() & abi::fs::mount::MS_NOEXEC != 0;
     if is_no_exec {
         if request.protection.contains(Protection::EXECUTE) {
             return Err(Errno::EPERM);
@@ -231,7 +232,7 @@ fn of_file(
             MapFlags::empty(),
         );
     }
-    let name = fs::mount::display_path(file.location(), &fs::mount::root_of(file.location()));
+    let name = fs::mount::display_path(file.location(), &call.thread.directory().root());
     let object = Arc::new(Object { source: FileSource::of_open_file(file), name });
     request.backing = Backing::Object { object, first_page };
     Ok(request)
@@ -502,10 +503,10 @@ async fn process_vm(call: &Call, writes: bool) -> SysResult {
     let user = call.user();
     let local = user.read_io_vectors(call.argument(1), call.argument(2)).await?;
     let remote = user.read_io_vectors(call.argument(3), call.argument(4)).await?;
-    let target = crate::process::table::find_process(call.int(0)).ok_or(Errno::ESRCH)?;
+    let target = crate::process::table::process(Pid(call.int(0))).ok_or(Errno::ESRCH)?;
     let thread = target.main_thread().ok_or(Errno::ESRCH)?;
     let mine = call.thread.credentials();
-    if !Arc::ptr_eq(&target, call.process()) && !mine.may_trace(&thread.credentials()) {
+    if !Arc::ptr_eq(&target, call.process()) && !may_inspect(&mine, &thread.credentials()) {
         return Err(Errno::EPERM);
     }
     let other = UserMemory::new(thread.space());
@@ -546,6 +547,18 @@ async fn process_vm(call: &Call, writes: bool) -> SysResult {
         here = Some((near.0 + length, near.1 - length));
     }
     Ok(done)
+}
+
+/// Whether one may read and write the memory of the other: same user and group throughout, or the
+/// capability.
+fn may_inspect(mine: &Credentials, other: &Credentials) -> bool {
+    let is_same = [other.user.real, other.user.effective, other.user.saved]
+        .iter()
+        .all(|user| *user == mine.user.file)
+        && [other.group.real, other.group.effective, other.group.saved]
+            .iter()
+            .all(|group| *group == mine.group.file);
+    is_same || mine.is_capable(Capability::Trace)
 }
 
 fn pieces(vectors: &[crate::memory::IoVector]) -> impl Iterator<Item = (u64, u64)> + '_ {
