@@ -15,6 +15,20 @@ mod registers;
 #[path = "../x86_64/xsave.rs"]
 mod xsave;
 
+#[cfg(test)]
+#[path = "../x86_64/acpi.rs"]
+#[allow(dead_code, reason = "only its tests run here")]
+mod acpi;
+#[cfg(test)]
+#[path = "../x86_64/clock.rs"]
+mod clock;
+#[cfg(test)]
+#[path = "../x86_64/devices.rs"]
+mod devices;
+#[cfg(test)]
+#[path = "../x86_64/ranges.rs"]
+mod ranges;
+
 use std::io::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -4,10 +4,7 @@
 //!
 //! ACPI specification 6.5: 5.2.5 (root pointer), 5.2.12 (MADT), 5.2.9 (FADT), 7.4.2 (`_S5`).
 
-use core::slice;
-
-use super::start_info::Range;
-use super::{devices, paging};
+use super::devices;
 use crate::contract::{MAX_CPUS, MmioDevice, PhysAddr};
 
 const MOST_IO_APICS: usize = 4;
@@ -19,35 +16,35 @@ const HEADER_SIZE: usize = 36;
 
 /// An I/O APIC and the first global interrupt that it serves.
 #[derive(Clone, Copy)]
-pub(super) struct IoApic {
-    pub(super) address: u64,
-    pub(super) first: u32,
+pub(crate) struct IoApic {
+    pub(crate) address: u64,
+    pub(crate) first: u32,
 }
 
 /// How the machine is switched off.
 #[derive(Clone, Copy)]
-pub(super) enum SleepRegister {
+pub(crate) enum SleepRegister {
     Port { port: u16, wide: bool, value: u16 },
     Memory { address: u64, value: u8 },
 }
 
 /// What the tables said.
-pub(super) struct Tables {
+pub(crate) struct Tables {
     /// Local APIC ids of usable cores; the running one is among them.
-    pub(super) cores: [u32; MAX_CPUS],
-    pub(super) core_count: usize,
-    pub(super) local_apic: u64,
-    pub(super) io_apics: [Option<IoApic>; MOST_IO_APICS],
+    pub(crate) cores: [u32; MAX_CPUS],
+    pub(crate) core_count: usize,
+    pub(crate) local_apic: u64,
+    pub(crate) io_apics: [Option<IoApic>; MOST_IO_APICS],
     /// Legacy line and the global interrupt that it is wired to.
-    pub(super) overrides: [Option<(u32, u32)>; MOST_OVERRIDES],
-    pub(super) sleep: Option<SleepRegister>,
+    pub(crate) overrides: [Option<(u32, u32)>; MOST_OVERRIDES],
+    pub(crate) sleep: Option<SleepRegister>,
     /// virtio-mmio devices.
-    pub(super) devices: devices::List,
+    pub(crate) devices: devices::List,
 }
 
 impl Tables {
     /// What to assume without tables: one core, controllers at their usual places.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             cores: [0; MAX_CPUS],
             core_count: 0,
@@ -60,28 +57,22 @@ impl Tables {
     }
 }
 
-/// Reads tables that lie in mapped RAM.
-struct Reader<'a> {
-    mapped: &'a [Range],
+/// Physical memory as the tables' reader sees it.
+pub(crate) trait Memory {
+    /// Bytes of it, if they are mapped.
+    fn bytes(&self, address: u64, length: usize) -> Option<&[u8]>;
 }
 
-impl Reader<'_> {
-    fn bytes(&self, address: u64, length: usize) -> Option<&'static [u8]> {
-        let end = address.checked_add(length as u64)?;
-        if address == 0 || length > MOST_BYTES {
-            return None;
-        }
-        let place = if self.mapped.iter().any(|range| range.start <= address && end <= range.end) {
-            paging::direct(address)
-        } else {
-            return None;
-        };
-        // SAFETY: the range is in the direct map, and is firmware's: nobody writes to it.
-        Some(unsafe { slice::from_raw_parts(place, length) })
+/// Reads tables.
+struct Reader<'a, M: Memory>(&'a M);
+
+impl<'a, M: Memory> Reader<'a, M> {
+    fn bytes(&self, address: u64, length: usize) -> Option<&'a [u8]> {
+        (address != 0 && length <= MOST_BYTES).then(|| self.0.bytes(address, length))?
     }
 
     /// A whole table, if it is there and its checksum is right.
-    fn table(&self, address: u64) -> Option<&'static [u8]> {
+    fn table(&self, address: u64) -> Option<&'a [u8]> {
         let header = self.bytes(address, HEADER_SIZE)?;
         let length = u32_at(header, 4)? as usize;
         let table = self.bytes(address, length)?;
@@ -107,8 +98,8 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 /// Finds and reads the tables. `root_pointer` is where the loader says the root pointer is, or 0;
 /// `own` is the running core's APIC id.
-pub(super) fn read(root_pointer: u64, mapped: &[Range], own: u32) -> Tables {
-    let reader = Reader { mapped };
+pub(crate) fn read(root_pointer: u64, memory: &impl Memory, own: u32) -> Tables {
+    let reader = Reader(memory);
     let mut tables = Tables::new();
     if let Some((root, wide)) = find_root(&reader, root_pointer)
         && let Some(root) = reader.table(root)
@@ -142,7 +133,7 @@ fn put_first(tables: &mut Tables, own: u32) {
 }
 
 /// Address of the root table, and whether its pointers are 64 bits wide.
-fn find_root(reader: &Reader<'_>, told: u64) -> Option<(u64, bool)> {
+fn find_root(reader: &Reader<'_, impl Memory>, told: u64) -> Option<(u64, bool)> {
     let at = |address| {
         let pointer = reader.bytes(address, 20)?;
         if !pointer.starts_with(b"RSD PTR ") || !sums_to_zero(pointer) {
@@ -204,7 +195,7 @@ fn read_madt_entry(kind: u8, entry: &[u8], tables: &mut Tables) -> Option<()> {
     Some(())
 }
 
-fn read_fadt(reader: &Reader<'_>, table: &[u8], tables: &mut Tables) {
+fn read_fadt(reader: &Reader<'_, impl Memory>, table: &[u8], tables: &mut Tables) {
     let code = u64_at(table, 140)
         .filter(|&address| address != 0)
         .or_else(|| u32_at(table, 40).map(u64::from))
@@ -286,4 +277,129 @@ fn soft_off_type(code: &[u8]) -> Option<u8> {
         _ => return None,
     };
     (value < 8).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory that begins at `BASE` and holds nothing else.
+    struct Fake(Vec<u8>);
+
+    const BASE: u64 = 0x1000;
+
+    impl Memory for Fake {
+        fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
+            let start = usize::try_from(address.checked_sub(BASE)?).ok()?;
+            self.0.get(start..start.checked_add(length)?)
+        }
+    }
+
+    fn seal(table: &mut [u8], checksum: usize) {
+        table[checksum] = 0;
+        let sum = table.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+        table[checksum] = sum.wrapping_neg();
+    }
+
+    fn table(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
+        let mut table = vec![0; HEADER_SIZE];
+        table[..4].copy_from_slice(name);
+        table.extend_from_slice(body);
+        let length = table.len() as u32;
+        table[4..8].copy_from_slice(&length.to_le_bytes());
+        seal(&mut table, 9);
+        table
+    }
+
+    impl Fake {
+        fn put(&mut self, bytes: &[u8]) -> u64 {
+            self.0.resize(self.0.len().next_multiple_of(16), 0);
+            let address = BASE + self.0.len() as u64;
+            self.0.extend_from_slice(bytes);
+            address
+        }
+    }
+
+    /// A machine with two cores, an I/O APIC, one device and a sleep register in memory; and the address
+    /// of its root pointer.
+    fn machine() -> (Fake, u64) {
+        let mut memory = Fake(Vec::new());
+        let mut code = b"\x08_S5_\x12\x06\x04\x0a\x05\0\0\0 VR00 LNRO0005 ".to_vec();
+        code.extend_from_slice(&[0x86, 9, 0, 1, 0, 0x2e, 0xb0, 0xfe, 0, 2, 0, 0]);
+        code.extend_from_slice(&[0x89, 6, 0, 3, 1, 47, 0, 0, 0]);
+        let code = memory.put(&table(b"DSDT", &code));
+        let mut fixed = vec![0; 276 - HEADER_SIZE];
+        fixed[112 - HEADER_SIZE + 2] = 0x10;
+        fixed[140 - HEADER_SIZE..148 - HEADER_SIZE].copy_from_slice(&code.to_le_bytes());
+        fixed[248 - HEADER_SIZE..256 - HEADER_SIZE].copy_from_slice(&0xfea0_0000u64.to_le_bytes());
+        let fixed = memory.put(&table(b"FACP", &fixed));
+        let mut cores = vec![0, 0, 0xe0, 0xfe, 0, 0, 0, 0];
+        cores.extend_from_slice(&[
+            0, 8, 0, 3, 1, 0, 0, 0, 0, 8, 1, 5, 1, 0, 0, 0, 0, 8, 2, 7, 0, 0, 0, 0,
+        ]);
+        cores.extend_from_slice(&[1, 12, 0, 0, 0, 0, 0xc0, 0xfe, 24, 0, 0, 0]);
+        cores.extend_from_slice(&[2, 10, 0, 0, 2, 0, 0, 0, 0, 0]);
+        let cores = memory.put(&table(b"APIC", &cores));
+        let pointers: Vec<u8> = [fixed, cores].into_iter().flat_map(u64::to_le_bytes).collect();
+        let root = memory.put(&table(b"XSDT", &pointers));
+        let mut pointer = b"RSD PTR \0FERRY \x02".to_vec();
+        pointer.extend_from_slice(&[0; 4]);
+        pointer.extend_from_slice(&36u32.to_le_bytes());
+        pointer.extend_from_slice(&root.to_le_bytes());
+        pointer.extend_from_slice(&[0; 4]);
+        seal(&mut pointer[..20], 8);
+        seal(&mut pointer, 32);
+        let pointer = memory.put(&pointer);
+        (memory, pointer)
+    }
+
+    #[test]
+    fn a_sound_machine_is_read() {
+        let (memory, pointer) = machine();
+        let tables = read(pointer, &memory, 5);
+        assert_eq!(tables.cores[..tables.core_count], [5, 3], "the running core comes first");
+        assert_eq!(tables.local_apic, 0xfee0_0000);
+        let io_apic = tables.io_apics[0].expect("one is described");
+        assert_eq!((io_apic.address, io_apic.first), (0xfec0_0000, 24));
+        assert_eq!(tables.overrides[0], Some((0, 2)));
+        assert!(matches!(
+            tables.sleep,
+            Some(SleepRegister::Memory { address: 0xfea0_0000, value: 0x34 })
+        ));
+        let [device] = tables.devices.as_slice() else { panic!("one device is described") };
+        assert_eq!((device.base.0, device.size, device.line), (0xfeb0_2e00, 0x200, 47));
+    }
+
+    #[test]
+    fn without_tables_there_is_the_running_core() {
+        let tables = read(0, &Fake(Vec::new()), 9);
+        assert_eq!(tables.cores[..tables.core_count], [9]);
+        assert!(tables.sleep.is_none());
+    }
+
+    #[test]
+    fn any_wrong_byte_is_survived() {
+        let (memory, pointer) = machine();
+        for place in 0..memory.0.len() {
+            for value in [0, 1, 0x7f, 0xff, memory.0[place] ^ 0x80] {
+                let mut wrong = Fake(memory.0.clone());
+                wrong.0[place] = value;
+                let tables = read(pointer, &wrong, 5);
+                assert!((1..=MAX_CPUS).contains(&tables.core_count), "byte {place} = {value}");
+                assert_eq!(tables.cores[0], 5);
+            }
+        }
+    }
+
+    #[test]
+    fn entries_with_wrong_lengths_are_survived_when_the_checksum_is_right() {
+        for length in 0..=255u8 {
+            for kind in 0..12u8 {
+                let mut tables = Tables::new();
+                let body = [0, 0, 0, 0, 0, 0, 0, 0, kind, length, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0];
+                read_madt(&table(b"APIC", &body), &mut tables);
+                assert!(tables.core_count <= 1);
+            }
+        }
+    }
 }

@@ -8,6 +8,7 @@
 mod acpi;
 mod apic;
 mod boot;
+mod clock;
 mod context;
 mod core_area;
 mod cpu;
@@ -17,6 +18,7 @@ mod fault;
 mod lock;
 mod paging;
 mod power;
+mod ranges;
 mod registers;
 mod segments;
 mod serial;

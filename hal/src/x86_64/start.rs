@@ -6,7 +6,8 @@ use super::acpi;
 use super::boot::hal_call_on_stack;
 use super::core_area::CoreArea;
 use super::paging::{self, STACK_SIZE};
-use super::start_info::{Range, Ranges, StartInfo};
+use super::ranges::{MOST_RANGES, Range, Ranges};
+use super::start_info::StartInfo;
 use super::{apic, cpu, devices, power, segments, serial, time};
 use crate::contract::{BootInfo, MAX_CPUS, MemoryRange, PhysAddr};
 
@@ -15,7 +16,6 @@ const LOW_MEMORY: u64 = 1 << 20;
 const LARGE_PAGE: u64 = 2 << 20;
 /// The boot tables map no more.
 const BOOT_MAPPED: u64 = 1 << 30;
-const MOST_RANGES: usize = 64;
 
 /// What `start_cores` needs.
 pub(super) struct Plan {
@@ -76,6 +76,22 @@ pub(super) fn plan() -> &'static Plan {
     &kept().plan
 }
 
+/// The RAM of the direct map, as the reader of ACPI tables sees it.
+struct Mapped<'a>(&'a Ranges);
+
+impl acpi::Memory for Mapped<'_> {
+    fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
+        let end = address.checked_add(length as u64)?;
+        let inside = |range: &Range| range.start <= address && end <= range.end;
+        // SAFETY: the range is in the direct map, and is firmware's: nobody writes to it.
+        self.0
+            .as_slice()
+            .iter()
+            .any(inside)
+            .then(|| unsafe { core::slice::from_raw_parts(paging::direct(address), length) })
+    }
+}
+
 unsafe extern "Rust" {
     /// The kernel's entry, which `hal::entry!` defines.
     safe fn ferry_kernel_entry() -> !;
@@ -97,7 +113,7 @@ pub(super) extern "C" fn start(start_info: u64, start_cycles: u64) -> ! {
     cpu::measure_state();
 
     let loader = StartInfo::read(start_info);
-    let mapped = direct_map_ranges(&loader.ram);
+    let mapped = loader.ram.rounded_out(LARGE_PAGE);
     let memory_end = mapped.as_slice().iter().map(|range| range.end).max().unwrap_or(0);
     let mut free = free_ranges(&loader);
     let pool_size = paging::pool_size(memory_end);
@@ -107,7 +123,7 @@ pub(super) extern "C" fn start(start_info: u64, start_cycles: u64) -> ! {
     let pairs = mapped.as_slice().iter().map(|range| (range.start, range.end));
     paging::build(pool, pool_size, pairs);
 
-    let tables = acpi::read(loader.root_pointer, mapped.as_slice(), apic::early_id());
+    let tables = acpi::read(loader.root_pointer, &Mapped(&mapped), apic::early_id());
     power::set_up(tables.sleep);
     apic::find(&tables);
     apic::set_up(area);
@@ -165,28 +181,6 @@ fn keep(
         start_cycles,
     };
     kept.plan = plan;
-}
-
-/// RAM rounded outwards to large pages, so that the tables of firmware at its edges are mapped too.
-fn direct_map_ranges(ram: &Ranges) -> Ranges {
-    let mut sorted = [Range::default(); MOST_RANGES];
-    let count = ram.as_slice().len();
-    sorted[..count].copy_from_slice(ram.as_slice());
-    sorted[..count].sort_unstable_by_key(|range| range.start);
-    let mut mapped = Ranges::new();
-    let mut current = Range::default();
-    for range in &sorted[..count] {
-        let start = range.start & !(LARGE_PAGE - 1);
-        let end = range.end.next_multiple_of(LARGE_PAGE);
-        if start <= current.end {
-            current.end = current.end.max(end);
-        } else {
-            mapped.push(current);
-            current = Range { start, end };
-        }
-    }
-    mapped.push(current);
-    mapped
 }
 
 /// RAM that is nobody's yet.

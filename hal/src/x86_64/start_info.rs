@@ -5,11 +5,10 @@
 //! Layout: Xen's `public/arch-x86/hvm/start_info.h`.
 
 use super::paging::{self, MOST_MEMORY};
+use super::ranges::{MOST_RANGES, Range, Ranges};
 
 const MAGIC: u32 = 0x336e_c578;
 const MOST_MODULES: u32 = 8;
-/// Entries of the memory map that are looked at.
-const MOST_RANGES: usize = 64;
 const MOST_COMMAND_LINE: usize = 4096;
 /// What the boot tables map.
 const REACHABLE: u64 = 1 << 30;
@@ -46,59 +45,6 @@ struct MapEntry {
     size: u64,
     kind: u32,
     reserved: u32,
-}
-
-/// A range of physical memory.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Range {
-    pub(super) start: u64,
-    pub(super) end: u64,
-}
-
-/// A short list of ranges.
-pub(super) struct Ranges {
-    list: [Range; MOST_RANGES],
-    count: usize,
-}
-
-impl Ranges {
-    pub(super) const fn new() -> Self {
-        Self { list: [Range { start: 0, end: 0 }; MOST_RANGES], count: 0 }
-    }
-
-    /// Appends; what does not fit is memory that goes unused.
-    pub(super) fn push(&mut self, range: Range) {
-        if let Some(slot) = self.list.get_mut(self.count)
-            && range.start < range.end
-        {
-            *slot = range;
-            self.count += 1;
-        }
-    }
-
-    pub(super) fn as_slice(&self) -> &[Range] {
-        &self.list[..self.count]
-    }
-
-    /// Takes `hole` out of all ranges.
-    pub(super) fn remove(&mut self, hole: Range) {
-        let mut left = Self::new();
-        for range in self.as_slice() {
-            left.push(Range { start: range.start, end: range.end.min(hole.start) });
-            left.push(Range { start: range.start.max(hole.end), end: range.end });
-        }
-        *self = left;
-    }
-
-    /// Takes `size` bytes from the first range that has them below `limit`.
-    pub(super) fn take(&mut self, size: u64, limit: u64) -> Option<u64> {
-        let range = self.list[..self.count]
-            .iter_mut()
-            .find(|range| range.end.min(limit).saturating_sub(range.start) >= size)?;
-        let start = range.start;
-        range.start += size;
-        Some(start)
-    }
 }
 
 /// The loader's information.

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::cpu::{self, FEATURES, in8, out8};
-use super::{apic, cpu::cycles};
+use super::{apic, clock, cpu::cycles};
 
 static CYCLES_PER_SECOND: AtomicU64 = AtomicU64::new(1_000_000_000);
 
@@ -139,7 +139,7 @@ pub(super) fn wall_clock_ns() -> u64 {
         }
         last = again;
     }
-    to_seconds(last).map_or(0, |seconds| seconds * 1_000_000_000)
+    clock::to_seconds(last).map_or(0, |seconds| seconds * 1_000_000_000)
 }
 
 fn clock_register(register: u8) -> u8 {
@@ -153,29 +153,6 @@ fn clock_register(register: u8) -> u8 {
 /// Second, minute, hour, day, month, year, century, mode.
 fn read_clock() -> [u8; 8] {
     [0, 2, 4, 7, 8, 9, 0x32, 0x0b].map(clock_register)
-}
-
-fn to_seconds([second, minute, hour, day, month, year, century, mode]: [u8; 8]) -> Option<u64> {
-    let number =
-        |value: u8| u64::from(if mode & 4 != 0 { value } else { (value >> 4) * 10 + (value & 15) });
-    let afternoon = mode & 2 == 0 && hour & 0x80 != 0;
-    let mut hours = number(hour & 0x7f);
-    if mode & 2 == 0 {
-        hours = hours % 12 + if afternoon { 12 } else { 0 };
-    }
-    let century = match number(century) {
-        century @ 19..=29 => century,
-        _ => 20,
-    };
-    let (year, month, day) = (century * 100 + number(year), number(month), number(day));
-    let valid = (1970..3000).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hours < 24;
-    // Days since 1970 by counting years from March.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1;
-    valid.then(|| ((days - 719_468) * 24 + hours) * 3600 + number(minute) * 60 + number(second))
 }
 
 /// Waits so long, by the cycle counter.
