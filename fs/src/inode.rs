@@ -244,6 +244,9 @@ pub trait Inode: Send + Sync + Any {
     fn page(&self, _index: u64) -> Result<Frame, Errno> {
         Err(Errno::ENODEV)
     }
+    /// Regular file: fills the empty slots of `into` with the frames of the pages from `first` on,
+    /// as `page` would give them, where they are in memory already.
+    fn pages_present(&self, _first: u64, _into: &mut [Option<Frame>]) {}
     /// Regular file that takes seals: which it has.
     fn seals(&self) -> Option<Seals> {
         None

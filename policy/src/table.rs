@@ -46,7 +46,7 @@ routes! {
     6 lstat File TRAVEL Full;
     7 poll File TRAVEL Full;
     8 lseek File TRAVEL Full;
-    9 mmap Memory TRAVEL Full;
+    9 mmap Memory TRAVEL Partial "no huge pages; pages of a file that is cut short stay mapped";
     10 mprotect Memory TRAVEL Full;
     11 munmap Memory TRAVEL Full;
     12 brk Memory TRAVEL Full;
@@ -347,8 +347,8 @@ routes! {
     307 sendmmsg Network TRAVEL None;
     308 setns Process TRAVEL None;
     309 getcpu Other TRAVEL Full;
-    310 process_vm_readv Memory TRAVEL None;
-    311 process_vm_writev Memory TRAVEL None;
+    310 process_vm_readv Memory TRAVEL Full;
+    311 process_vm_writev Memory TRAVEL Full;
     312 kcmp Process TRAVEL None;
     313 finit_module Other TRAVEL None;
     314 sched_setattr Process TRAVEL None;
@@ -361,8 +361,8 @@ routes! {
     321 bpf Other TRAVEL None;
     322 execveat Process STAY Full;
     323 userfaultfd Memory TRAVEL None;
-    324 membarrier Memory TRAVEL Full;
-    325 mlock2 Memory TRAVEL None;
+    324 membarrier Memory TRAVEL Partial "only the private commands";
+    325 mlock2 Memory TRAVEL Full;
     326 copy_file_range File TRAVEL Full;
     327 preadv2 File TRAVEL Full;
     328 pwritev2 File TRAVEL Full;

@@ -667,6 +667,12 @@ impl Inode for Node {
         pages.frame(index, &self.shared).cloned()
     }
 
+    fn pages_present(&self, first: u64, into: &mut [Option<Frame>]) {
+        if let Ok(pages) = self.state.lock().pages() {
+            pages.present(first, into);
+        }
+    }
+
     fn seals(&self) -> Option<Seals> {
         self.state.lock().pages().ok().map(|pages| pages.seals)
     }

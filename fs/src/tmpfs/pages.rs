@@ -66,6 +66,17 @@ impl Pages {
         }
     }
 
+    /// Fills the empty slots of `into` with the frames of the pages from `first` on that have one.
+    pub fn present(&self, first: u64, into: &mut [Option<Frame>]) {
+        let end = self.size.div_ceil(PAGE).min(first.saturating_add(into.len() as u64));
+        for (index, frame) in self.frames.range(first..end.max(first)) {
+            let slot = usize::try_from(index - first).ok().and_then(|at| into.get_mut(at));
+            if let Some(slot) = slot.filter(|slot| slot.is_none()) {
+                *slot = Some(frame.clone());
+            }
+        }
+    }
+
     /// The frame of a page, made when there is none.
     pub fn frame(&mut self, index: u64, shared: &Shared) -> Result<&Frame, Errno> {
         if !self.frames.contains_key(&index) {

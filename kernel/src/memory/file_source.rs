@@ -40,6 +40,10 @@ impl PageSource for FileSource {
         }
     }
 
+    fn pages_present(&self, first: u64, into: &mut [Option<Frame>]) {
+        self.inode.pages_present(first, into);
+    }
+
     fn device(&self) -> u64 {
         self.inode.id().device
     }

@@ -56,6 +56,10 @@ impl PageSource for InodePages {
         self.inode.page(index)
     }
 
+    fn pages_present(&self, first: u64, into: &mut [Option<Frame>]) {
+        self.inode.pages_present(first, into);
+    }
+
     fn device(&self) -> u64 {
         self.inode.id().device
     }
