@@ -67,3 +67,6 @@ pub fn start_core() {
         log::error!("there is no memory at all");
     }
 }
+
+#[cfg(all(loom, test))]
+mod models;
