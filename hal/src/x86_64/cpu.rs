@@ -15,6 +15,7 @@ pub(super) const MSR_SFMASK: u32 = 0xc000_0084;
 pub(super) const MSR_FS_BASE: u32 = 0xc000_0100;
 pub(super) const MSR_GS_BASE: u32 = 0xc000_0101;
 pub(super) const MSR_KERNEL_GS_BASE: u32 = 0xc000_0102;
+const MSR_TSC_AUX: u32 = 0xc000_0103;
 pub(super) const MSR_APIC_BASE: u32 = 0x1b;
 
 /// x87, SSE, AVX, and the three parts of AVX-512.
@@ -30,6 +31,7 @@ pub(super) struct Features {
     smep: AtomicBool,
     smap: AtomicBool,
     umip: AtomicBool,
+    rdtscp: AtomicBool,
     rdrand: AtomicBool,
     rdseed: AtomicBool,
     /// QEMU's emulator: `pause` and device registers are slow, and the APIC's bus runs at 1 GHz.
@@ -52,6 +54,7 @@ pub(super) static FEATURES: Features = Features {
     smep: no(),
     smap: no(),
     umip: no(),
+    rdtscp: no(),
     rdrand: no(),
     rdseed: no(),
     is_emulated: no(),
@@ -100,7 +103,9 @@ pub(super) fn detect() {
         set(&features.umip, extended.ecx, 2);
     }
     if __cpuid(0x8000_0000).eax >= 0x8000_0001 {
-        set(&features.gigabyte_pages, cpuid(0x8000_0001, 0).edx, 26);
+        let more = cpuid(0x8000_0001, 0);
+        set(&features.gigabyte_pages, more.edx, 26);
+        set(&features.rdtscp, more.edx, 27);
     }
     if features.xsave.load(Relaxed) && last >= 0xd {
         set(&features.xsaveopt, cpuid(0xd, 1).eax, 0);
@@ -119,8 +124,9 @@ pub(super) fn detect() {
     features.is_emulated.store(emulated, Relaxed);
 }
 
-/// Switches on everything that protects the kernel or that user programs may use. Every core, once.
-pub(super) fn set_up() {
+/// Switches on everything that protects the kernel or that user programs may use. Every core, once;
+/// `number` is the core's.
+pub(super) fn set_up(number: usize) {
     let features = &FEATURES;
     // SAFETY: only bits that the processor has, according to CPUID, are set; none changes how the
     // kernel's own code or data is reached.
@@ -151,6 +157,10 @@ pub(super) fn set_up() {
         if features.xsave.load(Relaxed) {
             asm!("xsetbv", in("ecx") 0, in("eax") features.components() as u32, in("edx") 0,
                 options(nomem, nostack, preserves_flags));
+        }
+        if features.rdtscp.load(Relaxed) {
+            // What RDTSCP and RDPID give: on Linux, the core's number.
+            write_msr(MSR_TSC_AUX, number as u64);
         }
         asm!("fninit", options(nomem, nostack, preserves_flags));
     }

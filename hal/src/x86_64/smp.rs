@@ -84,7 +84,7 @@ fn has_arrived(number: usize, patience_us: u64) -> bool {
 pub(super) extern "C" fn start_other(number: usize) -> ! {
     // SAFETY: the mailbox gives each number once.
     let area = unsafe { CoreArea::adopt(number) };
-    cpu::set_up();
+    cpu::set_up(number);
     segments::load(area);
     apic::set_up(area);
     let entry = *ENTRY.lock();

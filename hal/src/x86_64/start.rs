@@ -107,7 +107,7 @@ pub(super) extern "C" fn start(start_info: u64, start_cycles: u64) -> ! {
     cpu::detect();
     // SAFETY: core 0 adopts its number once.
     let area = unsafe { CoreArea::adopt(0) };
-    cpu::set_up();
+    cpu::set_up(0);
     segments::fill_gates();
     segments::load(area);
     cpu::measure_state();
