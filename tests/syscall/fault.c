@@ -102,8 +102,8 @@ CASE(privileged_instructions)
     CHECK_EQ(seen.si_code, SI_KERNEL);
     CHECK_EQ(SIGNAL_OF(__asm__ volatile("cli")), SIGSEGV);
     CHECK_EQ(SIGNAL_OF(__asm__ volatile("sti")), SIGSEGV);
-    CHECK_EQ(SIGNAL_OF(__asm__ volatile("mov %%cr3, %%rax" ::: "rax")), SIGSEGV);
-    CHECK_EQ(SIGNAL_OF(__asm__ volatile("mov %0, %%cr0" ::"r"(0L))), SIGSEGV);
+    CHECK_EQ(SIGNAL_OF(__asm__ volatile("movq %%cr3, %%rax" ::: "rax")), SIGSEGV);
+    CHECK_EQ(SIGNAL_OF(__asm__ volatile("movq %0, %%cr0" ::"r"(0L))), SIGSEGV);
     CHECK_EQ(SIGNAL_OF(__asm__ volatile("rdmsr" ::"c"(0x1b) : "rax", "rdx")), SIGSEGV);
     CHECK_EQ(SIGNAL_OF(__asm__ volatile("wrmsr" ::"c"(0xc0000082), "a"(0), "d"(0))), SIGSEGV);
     CHECK_EQ(SIGNAL_OF(__asm__ volatile("in $0x60, %%al" ::: "rax")), SIGSEGV);
@@ -162,7 +162,7 @@ CASE(registers_survive_a_system_call)
         "cmp $0x1111, %%rbx; jne 1f; cmp $0x2222, %%r12; jne 1f; cmp $0x3333, %%r13; jne 1f;"
         "cmp $0x4444, %%r14; jne 1f; cmp $0x5555, %%r15; jne 1f; cmp $0x6666, %%rdi; jne 1f;"
         "cmp $0x7777, %%rsi; jne 1f; cmp $0x8888, %%rdx; jne 1f; cmp $0x9999, %%r8; jne 1f;"
-        "cmp $0xaaaa, %%r9; jne 1f; cmp $0xbbbb, %%r10; jne 1f; jmp 2f; 1: mov $1, %0; 2:"
+        "cmp $0xaaaa, %%r9; jne 1f; cmp $0xbbbb, %%r10; jne 1f; jmp 2f; 1: movq $1, %0; 2:"
         : "+m"(bad)
         :
         : "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
