@@ -17,6 +17,8 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::future::{Future, poll_fn};
+use core::pin::pin;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use base::cpu::CpuId;
@@ -61,7 +63,19 @@ pub fn start(thread: Arc<Thread>, context: Box<UserContext>) -> Result<(), OutOf
     let core = place::thread_core(boot::layout(), allowed, parent, core_loop::thread_count);
     thread.core.store(core, Ordering::Relaxed);
     let core = CpuId::new(core).unwrap_or(CpuId::FIRST);
-    task::spawn(core, run(thread, context))
+    task::spawn(core, accounted(thread.clone(), run(thread, context)))
+}
+
+/// Polls the thread's task and charges the thread for the time.
+async fn accounted(thread: Arc<Thread>, run: impl Future<Output = ()>) {
+    let mut run = pin!(run);
+    poll_fn(|context| {
+        thread.processor_time.begin();
+        let poll = run.as_mut().poll(context);
+        thread.processor_time.end();
+        poll
+    })
+    .await;
 }
 
 async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
@@ -74,6 +88,7 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
             break;
         }
         let trap = enter(&thread, &mut context, &mut entered_ns);
+        let sample = thread.processor_time.trap();
         match trap {
             Trap::SystemCall => system_call(&thread, &mut context).await,
             Trap::Interrupt => core_loop::serve_interrupts(),
@@ -85,6 +100,7 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
             }
             Trap::Fault { .. } => signal::force(&thread, SignalInfo::of_fault(&trap)),
         }
+        thread.processor_time.handled(sample);
         if task::has_ready() && time::now_ns().wrapping_sub(entered_ns) >= TIME_SLICE_NS {
             task::yield_now().await;
             entered_ns = time::now_ns();

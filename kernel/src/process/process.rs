@@ -381,9 +381,10 @@ impl Process {
 impl Thread {
     /// Time and events of this thread.
     pub fn usage(&self) -> UsageSum {
+        let (user_ns, system_ns) = self.processor_time.user_and_system();
         UsageSum {
-            user_ns: self.user_ns.load(Ordering::Relaxed),
-            system_ns: self.system_ns.load(Ordering::Relaxed),
+            user_ns,
+            system_ns,
             faults: self.faults.load(Ordering::Relaxed),
             voluntary_switches: self.voluntary_switches.load(Ordering::Relaxed),
             involuntary_switches: self.involuntary_switches.load(Ordering::Relaxed),

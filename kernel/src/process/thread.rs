@@ -29,6 +29,7 @@ use super::schedule::Schedule;
 use crate::memory::AddressSpace;
 use crate::request::CallSlot;
 use crate::signal::ThreadSignals;
+use crate::time::ProcessorTime;
 
 /// Bytes of a thread's name, the final NUL included.
 pub const NAME_SIZE: usize = 16;
@@ -66,10 +67,8 @@ pub struct Thread {
     pub clear_child_tid: AtomicU64,
     /// Head of its list of robust futexes; 0 for none.
     pub robust_list: AtomicU64,
-    /// Time in user mode.
-    pub user_ns: AtomicU64,
-    /// Time in its system calls.
-    pub system_ns: AtomicU64,
+    /// Time on application cores.
+    pub processor_time: ProcessorTime,
     /// Page faults served.
     pub faults: AtomicU64,
     /// Times that it waited.
@@ -128,8 +127,7 @@ impl Thread {
             schedule: new.schedule,
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
-            user_ns: AtomicU64::new(0),
-            system_ns: AtomicU64::new(0),
+            processor_time: ProcessorTime::default(),
             faults: AtomicU64::new(0),
             voluntary_switches: AtomicU64::new(0),
             involuntary_switches: AtomicU64::new(0),

@@ -5,8 +5,8 @@
 //! from the moment of delivery, so they do not drift.
 //!
 //! The virtual and the profiling timer count processor time. The task sleeps for what is left at
-//! least, then makes running threads account for their time and looks again: so they expire late by
-//! some milliseconds at most, never early, and a process without such timers pays nothing.
+//! least, then looks again: so they expire late by some milliseconds at most, never early, and a
+//! process without such timers pays nothing.
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -220,11 +220,6 @@ impl IntervalTimers {
         // With nothing armed any more, the signals of this look are still to be sent.
         Some((expired, next_ns.unwrap_or(0)))
     }
-
-    fn counts_processor_time(&self) -> bool {
-        let state = self.state.lock();
-        state.timers.iter().skip(1).any(|timer| timer.due_ns.is_some())
-    }
 }
 
 /// The task of a process with armed timers.
@@ -234,9 +229,6 @@ async fn keep_time(process: Weak<Process>, alarm: Arc<Alarm>) {
         let next_ns = {
             let Some(process) = process.upgrade() else { return };
             let timers = &process.signals.timers;
-            if timers.counts_processor_time() {
-                process.for_each_thread(|thread| thread.kick());
-            }
             let Some((expired, next_ns)) = timers.look(&process, &alarm) else { return };
             for (which, expired) in ALL.into_iter().zip(expired) {
                 if expired {

@@ -50,9 +50,7 @@ async fn reach(clock: &Clock, target_ns: u64) {
                 let set = clock::wall_set_since(settings);
                 let _ = time::with_deadline(set, Some(deadline_ns)).await;
             }
-            Clock::Process(process, _) => {
-                // Threads in user mode account for their time when they are made to leave it.
-                process.for_each_thread(|thread| thread.kick());
+            Clock::Process(..) => {
                 let nap_ns = left_ns.max(PROCESSOR_TIME_GRAIN_NS);
                 time::sleep_until(now_ns.saturating_add(nap_ns)).await;
             }
