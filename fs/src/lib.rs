@@ -28,6 +28,7 @@ pub mod file;
 pub mod identity;
 pub mod inode;
 pub mod lock;
+pub mod mapped;
 pub mod metadata;
 pub mod mount;
 pub mod open;

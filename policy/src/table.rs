@@ -46,7 +46,7 @@ routes! {
     6 lstat File TRAVEL Full;
     7 poll File TRAVEL Full;
     8 lseek File TRAVEL Full;
-    9 mmap Memory TRAVEL Partial "no huge pages; pages of a file that is cut short stay mapped";
+    9 mmap Memory TRAVEL Partial "no huge pages";
     10 mprotect Memory TRAVEL Full;
     11 munmap Memory TRAVEL Full;
     12 brk Memory TRAVEL Full;

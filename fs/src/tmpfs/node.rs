@@ -6,6 +6,7 @@ use super::pages::{Pages, Spot};
 use crate::file::{File, MAX_FILE_SIZE};
 use crate::identity::Identity;
 use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewContent, NewNode, Place};
+use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
 use crate::pipe::Pipe;
 use abi::Errno;
@@ -17,7 +18,7 @@ use base::io::{Sink, Source};
 use base::memory::{Frame, PAGE_SIZE};
 use base::sync::{Mutex, MutexGuard, rank};
 use core::any::Any;
-use core::sync::atomic::AtomicI32;
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Bytes that one write moves before it lets others have the lock.
@@ -33,6 +34,8 @@ pub struct Node {
     fifo: Option<Arc<Pipe>>,
     label: Option<String>,
     writers: AtomicI32,
+    /// A page was handed out to be mapped, at some time.
+    was_mapped: AtomicBool,
     me: Weak<Node>,
     state: Mutex<State>,
 }
@@ -139,6 +142,7 @@ impl Node {
             fifo: if kind == NodeKind::Fifo { Some(Pipe::for_fifo()) } else { None },
             label,
             writers: AtomicI32::new(0),
+            was_mapped: AtomicBool::new(false),
             me: me.clone(),
             state: Mutex::new(&rank::INODE, state),
         }))
@@ -617,6 +621,9 @@ impl Inode for Node {
         state.touch();
         drop(state);
         drop(cut);
+        if shrinks && self.was_mapped.load(Ordering::Relaxed) {
+            mapped::pages_gone(self.id, size.div_ceil(PAGE)..u64::MAX);
+        }
         Ok(())
     }
 
@@ -632,6 +639,10 @@ impl Inode for Node {
             }
             pages.punch(offset, length, &self.shared)?;
             state.touch();
+            drop(state);
+            if self.was_mapped.load(Ordering::Relaxed) {
+                mapped::pages_gone(self.id, offset.div_ceil(PAGE)..end / PAGE);
+            }
             return Ok(());
         }
         if !(flags & !AllocateFlags::KEEP_SIZE).is_empty() {
@@ -664,6 +675,7 @@ impl Inode for Node {
         if index.checked_mul(PAGE).is_none_or(|start| start >= pages.size) {
             return Err(Errno::EFAULT);
         }
+        self.was_mapped.store(true, Ordering::Relaxed);
         pages.frame(index, &self.shared).cloned()
     }
 

@@ -148,6 +148,30 @@ impl AddressSpace {
         Ok((objects, inner.areas.is_covered(range)))
     }
 
+    /// Takes the pages of a source out that lie in `pages`, wherever they are mapped. Private copies go
+    /// with the end of a file, but stay when a hole is punched.
+    pub(super) fn drop_source_pages(&self, device: u64, inode: u64, pages: Range<u64>) {
+        let mut inner = self.lock();
+        let mut parts = Vec::new();
+        for (start, area) in inner.areas.iter() {
+            let Backing::Object { object, first_page } = &area.backing else { continue };
+            let source = &object.source;
+            let is_spared = area.is_private() && pages.end != u64::MAX;
+            if is_spared || source.inode() != inode || source.device() != device {
+                continue;
+            }
+            let count = (area.end - start) / PAGE;
+            let first = pages.start.saturating_sub(*first_page).min(count);
+            let end = pages.end.saturating_sub(*first_page).min(count);
+            if first < end {
+                parts.push(start + first * PAGE..start + end * PAGE);
+            }
+        }
+        for part in parts {
+            inner.take_pages(part);
+        }
+    }
+
     /// Whether `range` is mapped throughout.
     pub fn is_mapped(&self, range: Range<u64>) -> bool {
         self.lock().areas.is_covered(range)

@@ -1,13 +1,18 @@
-//! Files as sources of pages.
+//! Files as sources of pages, and what happens to mappings when a file is cut short: the pages that it
+//! lost are taken out of every address space, private copies included, so that the next touch is a
+//! fault and finds what the file is then.
 
 use abi::Errno;
 use abi::fs::AllocateFlags;
 use alloc::sync::Arc;
 use base::memory::Frame;
+use core::ops::Range;
+use fs::metadata::InodeId;
 use fs::{File, Inode, OpenFile};
 
 use super::layout::PAGE;
 use super::source::PageSource;
+use crate::process::table;
 
 /// A file that is mapped or executed. Keeps its inode alive.
 pub struct FileSource {
@@ -24,7 +29,18 @@ impl FileSource {
 
     /// What an open file offers for mapping.
     pub fn of_open_file(file: &OpenFile) -> Arc<FileSource> {
+        fs::mapped::observe(pages_gone);
         Arc::new(FileSource { inode: file.inode().clone(), file: Some(file.file().clone()) })
+    }
+}
+
+/// Takes pages that a file has lost out of all address spaces. Files are rarely cut short while they
+/// are mapped, so nothing remembers who maps what: every process is asked.
+fn pages_gone(inode: InodeId, pages: Range<u64>) {
+    for process in table::processes() {
+        if let Some(space) = process.find_thread(|thread| Some(thread.space())) {
+            space.drop_source_pages(inode.device, inode.number, pages.clone());
+        }
     }
 }
 

@@ -4,8 +4,6 @@
 //! frames of its page cache; a shared mapping maps them writable, a private one read-only until the
 //! first write. `SharedStore` is the source of shared anonymous memory: pages that exist from their
 //! first use until the last mapping is gone.
-//!
-//! Leaves out: telling mappings about a truncated file. A page that is mapped stays mapped.
 
 use abi::Errno;
 use alloc::collections::BTreeMap;
