@@ -37,6 +37,11 @@ fn run(context: &mut Context) -> Trap {
 
 /// Runs everything; a failed check panics.
 pub fn all() {
+    let initramfs = Machine::boot_info().initramfs;
+    if !initramfs.is_empty() {
+        let sum = initramfs.iter().fold(0u64, |sum, byte| sum + u64::from(*byte));
+        say!("selftest: the bytes of the initramfs add up to {sum}");
+    }
     let root = space::new();
     // SAFETY: prepared, and never freed.
     unsafe { Machine::load_root(root) };
@@ -174,9 +179,16 @@ fn hostile() {
     say!("selftest: hostile registers ok");
 }
 
+/// Whether programs may set segment bases themselves.
+fn has_bases() -> bool {
+    core::arch::x86_64::__cpuid(0).eax >= 7 && core::arch::x86_64::__cpuid(7).ebx & 1 != 0
+}
+
 fn keeper(value: u64) -> Context {
-    let mut context = thread(user!(user_keep));
+    let mut context =
+        if has_bases() { thread(user!(user_keep)) } else { thread(user!(user_keep_plain)) };
     context.set_c_argument(0, value);
+    context.set_thread_pointer(value);
     context
 }
 

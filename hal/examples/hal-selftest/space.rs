@@ -9,12 +9,13 @@ pub const CODE: u64 = 0x40_0000;
 pub const DATA: u64 = 0x50_0000;
 pub const STACK_TOP: u64 = DATA + PAGE_SIZE as u64;
 
-/// Bytes taken from the end of the last free range.
+/// Bytes taken from the end of the largest free range.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 fn frame() -> PhysAddr {
     let free = Machine::boot_info().free_memory;
-    let last = free.last().expect("there is memory");
+    let size = |range: &&hal::MemoryRange| range.end.0 - range.start.0;
+    let last = free.iter().max_by_key(size).expect("there is memory");
     let taken = TAKEN.fetch_add(PAGE_SIZE as u64, Ordering::Relaxed) + PAGE_SIZE as u64;
     let frame = PhysAddr(last.end.0 - taken);
     assert!(frame.0 >= last.start.0, "out of memory");
@@ -179,22 +180,17 @@ user_x87_divide:
     ud2
 
     # rdi is put everywhere; after the call everything must still be there.
-    .global user_keep
-user_keep:
+    .macro keep label, bases
+    .global \label
+\label:
     movq xmm0, rdi
     movq xmm15, rdi
+    .if \bases
     wrfsbase rdi
-    mov rbx, rdi
-    mov rbp, rdi
-    mov r12, rdi
-    mov r13, rdi
-    mov r14, rdi
-    mov r15, rdi
-    mov rsi, rdi
-    mov rdx, rdi
-    mov r8, rdi
-    mov r9, rdi
-    mov r10, rdi
+    .endif
+    .irp register, rbx, rbp, r12, r13, r14, r15, rsi, rdx, r8, r9, r10
+    mov \register, rdi
+    .endr
 1:  xor eax, eax
     syscall
     xor eax, eax
@@ -204,9 +200,11 @@ user_keep:
     movq rcx, xmm15
     xor rcx, rdi
     or rax, rcx
+    .if \bases
     rdfsbase rcx
     xor rcx, rdi
     or rax, rcx
+    .endif
     .irp register, rbx, rbp, r12, r13, r14, r15, rsi, rdx, r8, r9, r10
     mov rcx, \register
     xor rcx, rdi
@@ -215,6 +213,9 @@ user_keep:
     test rax, rax
     jz 1b
     ud2
+    .endm
+    keep user_keep, 1
+    keep user_keep_plain, 0
 
 user_end:
     .text
