@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod kernel;
+mod process;
+mod test;
 mod tree;
 
 use std::process::ExitCode;
@@ -36,6 +38,7 @@ enum Command {
         #[arg(long, short)]
         quiet: bool,
     },
+    Test(test::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -56,5 +59,10 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             println!("{}", path.display());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Test(arguments) => Ok(success(test::run(&root, &arguments)?)),
     }
+}
+
+fn success(all_well: bool) -> ExitCode {
+    if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,0 +1,109 @@
+//! Boots Ferry for tests: `ferry run` with the checked kernel, in one of the configurations that
+//! every system-call test has to pass in.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::process::{self, Finished};
+
+/// What a machine may take beyond the time of its program: to boot, and to end.
+const MARGIN: Duration = Duration::from_secs(20);
+/// Lines of the kernel's log that are shown for a boot that failed.
+const SHOWN_LINES: usize = 15;
+
+/// Number of cores and call path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// Cores of the machine.
+    pub cpus: usize,
+    /// `local` or `remote`.
+    pub path: &'static str,
+}
+
+/// Every combination of one and two cores with both call paths.
+pub const CONFIGURATIONS: [Configuration; 4] = [
+    Configuration { cpus: 1, path: "local" },
+    Configuration { cpus: 1, path: "remote" },
+    Configuration { cpus: 2, path: "local" },
+    Configuration { cpus: 2, path: "remote" },
+];
+
+impl Configuration {
+    /// Such as `2-remote`.
+    pub fn name(self) -> String {
+        format!("{}-{}", self.cpus, self.path)
+    }
+}
+
+/// How to start Ferry.
+#[derive(Clone, Debug)]
+pub struct Ferry {
+    /// The tool.
+    pub tool: PathBuf,
+    /// The kernel's ELF file.
+    pub kernel: PathBuf,
+    /// Where logs and prepared files go.
+    pub work: PathBuf,
+}
+
+/// One boot and what came of it.
+pub struct Boot {
+    /// What the tool said and how it ended.
+    pub finished: Finished,
+    /// The kernel's log.
+    pub log: String,
+}
+
+impl Ferry {
+    /// `ferry run` in a configuration, without the program.
+    pub fn command(&self, configuration: Configuration) -> Command {
+        let mut command = Command::new(&self.tool);
+        command.arg("run").arg("--kernel").arg(&self.kernel);
+        command.args(["--cpus", &configuration.cpus.to_string(), "--path", configuration.path]);
+        command
+    }
+
+    /// Boots and runs a program until its end or the deadline. `name` is that of the log.
+    pub fn boot(
+        &self,
+        name: &str,
+        configuration: Configuration,
+        options: &[&str],
+        program: &[&str],
+        input: &[u8],
+        deadline: Duration,
+    ) -> Result<Boot> {
+        let log =
+            self.work.join(format!("{}-{}.log", name.replace('/', "-"), configuration.name()));
+        let mut command = self.command(configuration);
+        command.arg("--log-file").arg(&log);
+        command.args(["--timeout", &deadline.as_secs_f64().to_string()]);
+        command.args(options).arg("--").args(program);
+        let finished = process::run(&mut command, input, deadline + MARGIN)?;
+        Ok(Boot { finished, log: read_lossy(&log) })
+    }
+}
+
+fn read_lossy(path: &Path) -> String {
+    std::fs::read(path)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}
+
+impl Boot {
+    /// The tool's messages and the end of the kernel's log.
+    pub fn describe_machine(&self) -> String {
+        let lines: Vec<&str> = self.log.lines().collect();
+        let tail = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+        let status = self.finished.status;
+        let what = match status {
+            124 => "the machine did not end in time".to_string(),
+            70 => "the kernel failed".to_string(),
+            _ => format!("ferry ended with status {status}"),
+        };
+        format!("{what}\n{}\nkernel log:\n{}", self.finished.stderr.trim_end(), tail.join("\n"))
+    }
+}

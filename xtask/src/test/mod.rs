@@ -1,0 +1,118 @@
+//! `ferry test`: everything that shows that Ferry works, in stages, in under 15 minutes on two cores.
+//!
+//! | stage | what |
+//! |---|---|
+//! | host | unit, property and integration tests of all crates |
+//! | loom | models of the lock-free parts, in every order |
+//! | miri | `abi` and `base` under Miri, where that is installed |
+//! | syscall | tests/syscall on Linux, then on Ferry with 1 and 2 cores, local and remote |
+//! | shell | tests/shell by the same busybox on Linux and on Ferry |
+//! | run | what callers of `ferry run` rely on |
+//! | stress | two minutes of everything at once, and no leak |
+//!
+//! The last line is `N passed, N failed`. What is made for the tests lies below `target/`, and the
+//! machines and files of a run are gone when it ends.
+
+mod boot;
+mod cargo_tests;
+mod report;
+mod run;
+mod shell;
+mod stress;
+mod syscall;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::kernel;
+use boot::Ferry;
+use report::{Case, Filter, Report};
+
+/// Stages in the order in which they run.
+const STAGES: &[&str] = &["host", "loom", "miri", "syscall", "shell", "run", "stress"];
+
+/// Run the tests; the last line counts what passed and what failed.
+#[derive(clap::Args)]
+#[command(after_help = "Stages: host, loom, miri, syscall, shell, run, stress.\n\n\
+    Examples:\n  ferry test\n  ferry test host run/terminal\n  ferry test syscall/2-remote/musl/signal")]
+pub struct Arguments {
+    /// Only these stages, or of a stage only the cases whose name contains the text.
+    #[arg(value_name = "STAGE[/TEXT]")]
+    names: Vec<String>,
+}
+
+/// What all stages work with.
+pub struct Bench {
+    root: PathBuf,
+    work: PathBuf,
+    ferry: Ferry,
+}
+
+impl Bench {
+    /// Where the system-call programs are built.
+    fn programs(&self) -> PathBuf {
+        self.root.join("target/test-programs")
+    }
+}
+
+/// Carries out `ferry test`; returns whether all passed.
+pub fn run(root: &Path, arguments: &Arguments) -> Result<bool> {
+    for name in &arguments.names {
+        let stage = name.split('/').next().unwrap_or(name);
+        if !STAGES.contains(&stage) {
+            bail!("there is no stage {stage:?}; there are {}", STAGES.join(", "));
+        }
+    }
+    let filter = Filter { names: arguments.names.clone() };
+    let work = root.join(format!("target/test-{}", std::process::id()));
+    fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+    let bench = Bench {
+        root: root.to_path_buf(),
+        ferry: Ferry {
+            tool: std::env::current_exe()?.with_file_name("ferry"),
+            kernel: kernel::path(root, "checked"),
+            work: work.clone(),
+        },
+        work,
+    };
+    let mut report = Report::new();
+    for stage in STAGES.iter().filter(|stage| filter.wants_stage(stage)) {
+        if let Err(error) = run_stage(stage, &bench, &filter, &mut report) {
+            let name = format!("{stage}/stage");
+            report.add(stage, &[Case::failed(name, format!("{error:#}"))]);
+        }
+    }
+    fs::remove_dir_all(&bench.work)
+        .with_context(|| format!("cannot remove {}", bench.work.display()))?;
+    Ok(report.finish())
+}
+
+fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
+    if matches!(stage, "syscall" | "shell" | "run" | "stress") {
+        bench.prepare(report)?;
+    }
+    match stage {
+        "host" => cargo_tests::host(bench, filter, report),
+        "loom" => cargo_tests::loom(bench, filter, report),
+        "miri" => cargo_tests::miri(bench, report),
+        "syscall" => syscall::run(bench, filter, report),
+        "shell" => shell::run(bench, filter, report),
+        "run" => run::run(bench, filter, report),
+        _ => stress::run(bench, report),
+    }
+}
+
+impl Bench {
+    /// Builds the tool and the checked kernel; costs next to nothing when they are up to date.
+    fn prepare(&self, report: &Report) -> Result<()> {
+        report.progress("building the tool and the checked kernel");
+        let mut command = cargo_tests::cargo(&self.root);
+        command.args(["build", "--quiet", "--release", "--package", "cli"]);
+        if !command.status().context("cannot run cargo")?.success() {
+            bail!("the tool does not build");
+        }
+        kernel::build(&self.root, "checked", true).map(drop)
+    }
+}

@@ -1,0 +1,335 @@
+//! `ferry run` with the real kernel: what its caller relies on, case by case.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::Bench;
+use super::boot::{Boot, CONFIGURATIONS};
+use super::report::{Case, Filter, Report};
+use crate::process;
+
+/// What one boot may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Time for which an idle guest is watched.
+const IDLE: Duration = Duration::from_secs(5);
+/// Share of one host core that an idle guest may use.
+const IDLE_SHARE: f64 = 0.05;
+/// Clock ticks per second in `/proc/PID/stat`.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+type Check = fn(&Bench) -> Result<()>;
+
+const CHECKS: &[(&str, Check)] = &[
+    ("two-commands-of-the-readme", readme_command),
+    ("exit-status", exit_status),
+    ("killed-by-signal", killed_by_signal),
+    ("not-found", not_found),
+    ("not-runnable", not_runnable),
+    ("timeout", timeout),
+    ("streams-stay-apart", streams_stay_apart),
+    ("large-input-and-output", large_input_and_output),
+    ("unread-input", unread_input),
+    ("closed-output", closed_output),
+    ("dynamic-program", dynamic_program),
+    ("script", script),
+    ("added-file", added_file),
+    ("environment-and-directory", environment_and_directory),
+    ("prepared-root", prepared_root),
+    ("corrupt-root", corrupt_root),
+    ("corrupt-program", corrupt_program),
+    ("many-cores", many_cores),
+    ("interrupt-of-the-tool", interrupt_of_the_tool),
+    ("terminal", terminal),
+    ("idle", idle),
+];
+
+/// Runs the stage.
+pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
+    report.progress("run: what callers of ferry run rely on");
+    let mut cases = Vec::new();
+    for (name, check) in CHECKS.iter().filter(|(name, _)| filter.wants("run", name)) {
+        let failure = check(bench).err().map(|error| format!("{error:#}"));
+        cases.push(Case::new(format!("run/{name}"), failure));
+    }
+    report.add("run", &cases);
+    Ok(())
+}
+
+/// Boots with one core for each role.
+fn boot(bench: &Bench, options: &[&str], program: &[&str], input: &[u8]) -> Result<Boot> {
+    bench.ferry.boot("run", CONFIGURATIONS[3], options, program, input, DEADLINE)
+}
+
+/// Boots a shell script; it has to end with this status.
+fn shell(bench: &Bench, text: &str, input: &[u8], status: i32) -> Result<Boot> {
+    let boot = boot(bench, &[], &["busybox", "sh", "-c", text], input)?;
+    expect_status(&boot, status)?;
+    Ok(boot)
+}
+
+fn expect_status(boot: &Boot, status: i32) -> Result<()> {
+    let got = boot.finished.status;
+    ensure!(got == status, "exit status {got}, not {status}\n{}", boot.describe_machine());
+    Ok(())
+}
+
+fn expect_output(boot: &Boot, expected: &str) -> Result<()> {
+    let got = &boot.finished.stdout;
+    ensure!(got == expected, "the output is {got:?}, not {expected:?}");
+    Ok(())
+}
+
+fn readme_command(bench: &Bench) -> Result<()> {
+    let boot = shell(bench, "uname -sr; ls -l /; echo $((6*7))", b"", 0)?;
+    let output = &boot.finished.stdout;
+    ensure!(output.ends_with("\n42\n"), "{output}");
+    ensure!(output.lines().any(|line| line.ends_with(" tmp")), "{output}");
+    ensure!(boot.finished.stderr.is_empty(), "stderr: {}", boot.finished.stderr);
+    Ok(())
+}
+
+fn exit_status(bench: &Bench) -> Result<()> {
+    shell(bench, "exit 42", b"", 42).map(drop)
+}
+
+fn killed_by_signal(bench: &Bench) -> Result<()> {
+    shell(bench, "kill -9 $$", b"", 128 + 9)?;
+    shell(bench, "kill -SEGV $$", b"", 128 + 11).map(drop)
+}
+
+fn not_found(bench: &Bench) -> Result<()> {
+    expect_status(&boot(bench, &[], &["no-such-program"], b"")?, 127)
+}
+
+fn not_runnable(bench: &Bench) -> Result<()> {
+    expect_status(&boot(bench, &[], &["/etc/passwd"], b"")?, 126)
+}
+
+fn timeout(bench: &Bench) -> Result<()> {
+    let begin = Instant::now();
+    let mut command = bench.ferry.command(CONFIGURATIONS[3]);
+    command.args(["--timeout", "2", "--", "busybox", "sleep", "1000"]);
+    let finished = process::run(&mut command, b"", DEADLINE)?;
+    ensure!(finished.status == 124, "{}", finished.describe());
+    ensure!(begin.elapsed() < Duration::from_secs(10), "it took {:?}", begin.elapsed());
+    Ok(())
+}
+
+fn streams_stay_apart(bench: &Bench) -> Result<()> {
+    let boot = shell(bench, "echo out; echo err >&2; echo more", b"", 0)?;
+    expect_output(&boot, "out\nmore\n")?;
+    ensure!(boot.finished.stderr == "err\n", "stderr is {:?}", boot.finished.stderr);
+    Ok(())
+}
+
+fn large_input_and_output(bench: &Bench) -> Result<()> {
+    let line = "0123456789abcdefghijklmnopqrstuvwxyz\n";
+    let input = line.repeat(100_000);
+    let boot = boot(bench, &[], &["busybox", "cat"], input.as_bytes())?;
+    expect_status(&boot, 0)?;
+    let got = &boot.finished.stdout;
+    ensure!(*got == input, "{} bytes came back, not {}", got.len(), input.len());
+    Ok(())
+}
+
+fn unread_input(bench: &Bench) -> Result<()> {
+    let boot = boot(bench, &[], &["busybox", "true"], &[b'x'; 1 << 20])?;
+    expect_status(&boot, 0)
+}
+
+fn closed_output(bench: &Bench) -> Result<()> {
+    let mut command = bench.ferry.command(CONFIGURATIONS[3]);
+    command.args(["--timeout", "30", "--", "busybox", "yes"]);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut some = [0; 2];
+    let mut stdout = child.stdout.take().context("stdout")?;
+    std::io::Read::read_exact(&mut stdout, &mut some)?;
+    drop(stdout);
+    let (status, _) = process::wait(&mut child, DEADLINE)?;
+    ensure!(status == 128 + 13, "exit status {status}, not that of SIGPIPE");
+    Ok(())
+}
+
+fn dynamic_program(bench: &Bench) -> Result<()> {
+    let boot = boot(bench, &[], &["/usr/bin/seq", "3"], b"")?;
+    expect_status(&boot, 0)?;
+    expect_output(&boot, "1\n2\n3\n")
+}
+
+fn script(bench: &Bench) -> Result<()> {
+    let path = bench.work.join("script");
+    fs::write(&path, "#!/bin/sh\necho \"$1 from $0\" | tr a-z A-Z\n")?;
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&path, permissions)?;
+    let name = path.to_string_lossy().into_owned();
+    let boot = boot(bench, &[], &[&name, "hello"], b"")?;
+    expect_status(&boot, 0)?;
+    expect_output(&boot, &format!("hello from {name}\n").to_uppercase())
+}
+
+fn added_file(bench: &Bench) -> Result<()> {
+    let directory = bench.work.join("added");
+    fs::create_dir_all(directory.join("inside"))?;
+    fs::write(directory.join("inside/file"), "contents\n")?;
+    let option = format!("{}:/data", directory.display());
+    let boot = boot(bench, &["--file", &option], &["busybox", "cat", "/data/inside/file"], b"")?;
+    expect_status(&boot, 0)?;
+    expect_output(&boot, "contents\n")
+}
+
+fn environment_and_directory(bench: &Bench) -> Result<()> {
+    let options = ["--env", "A=b c", "--cwd", "/usr/bin"];
+    let boot = boot(bench, &options, &["busybox", "sh", "-c", "echo \"$A\"; pwd"], b"")?;
+    expect_status(&boot, 0)?;
+    expect_output(&boot, "b c\n/usr/bin\n")
+}
+
+fn prepared_root(bench: &Bench) -> Result<()> {
+    let archive = bench.work.join("root.cpio");
+    let mut command = Command::new(&bench.ferry.tool);
+    command.arg("image").arg("--output").arg(&archive).args(["--", "busybox"]);
+    let finished = process::run(&mut command, b"", DEADLINE)?;
+    ensure!(finished.succeeded(), "{}", finished.describe());
+    let name = archive.to_string_lossy().into_owned();
+    let boot = boot(bench, &["--rootfs", &name], &["echo", "packed"], b"")?;
+    expect_status(&boot, 0)?;
+    expect_output(&boot, "packed\n")
+}
+
+/// A hostile archive ends in an error of the program's start, never in a panic.
+fn corrupt_root(bench: &Bench) -> Result<()> {
+    let archive = bench.work.join("corrupt.cpio");
+    let mut bytes = vec![b'0'; 6];
+    bytes.copy_from_slice(b"070701");
+    bytes.extend_from_slice(&[b'f'; 2000]);
+    fs::write(&archive, bytes)?;
+    let name = archive.to_string_lossy().into_owned();
+    let boot = boot(bench, &["--rootfs", &name], &["/bin/sh"], b"")?;
+    let status = boot.finished.status;
+    ensure!(matches!(status, 126 | 127), "exit status {status}\n{}", boot.describe_machine());
+    Ok(())
+}
+
+fn corrupt_program(bench: &Bench) -> Result<()> {
+    let path = bench.work.join("corrupt-program");
+    let mut bytes = fs::read("/bin/busybox")?;
+    bytes.truncate(100);
+    fs::write(&path, bytes)?;
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let name = path.to_string_lossy().into_owned();
+    expect_status(&boot(bench, &[], &[&name], b"")?, 126)
+}
+
+fn many_cores(bench: &Bench) -> Result<()> {
+    let options = ["--cpus", "8", "--kernel-cores", "6-7"];
+    let mut command = Command::new(&bench.ferry.tool);
+    command.arg("run").arg("--kernel").arg(&bench.ferry.kernel).args(options);
+    command.args([
+        "--timeout",
+        "60",
+        "--",
+        "busybox",
+        "sh",
+        "-c",
+        "for i in 1 2 3; do echo $i & done; wait",
+    ]);
+    let finished = process::run(&mut command, b"", DEADLINE)?;
+    let mut lines: Vec<&str> = finished.stdout.lines().collect();
+    lines.sort_unstable();
+    ensure!(finished.succeeded() && lines == ["1", "2", "3"], "{}", finished.describe());
+    Ok(())
+}
+
+fn interrupt_of_the_tool(bench: &Bench) -> Result<()> {
+    let mut command = bench.ferry.command(CONFIGURATIONS[3]);
+    command.args(["--timeout", "60", "--", "busybox", "sh", "-c"]);
+    command.arg("trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 1; done");
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut stdout = std::io::BufReader::new(child.stdout.take().context("stdout")?);
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut stdout, &mut line)?;
+    ensure!(line == "ready\n", "the program says {line:?}");
+    let id = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(id.context("a process")?, rustix::process::Signal::INT)?;
+    let (status, _) = process::wait(&mut child, DEADLINE)?;
+    // The handler runs when the shell's child has ended, within the tool's grace or not.
+    ensure!(matches!(status, 5 | 130 | 137), "exit status {status}");
+    Ok(())
+}
+
+/// Types at a shell on a terminal: echo, line editing and Ctrl-C work.
+fn terminal(bench: &Bench) -> Result<()> {
+    let ferry = bench.ferry.command(CONFIGURATIONS[3]);
+    let mut line: Vec<String> = vec![ferry.get_program().to_string_lossy().into_owned()];
+    line.extend(ferry.get_args().map(|argument| argument.to_string_lossy().into_owned()));
+    line.push("--timeout 40 -- busybox sh".to_string());
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut typed = child.stdin.take().context("stdin")?;
+    let mut shown = child.stdout.take().context("stdout")?;
+    let mut seen = String::new();
+    let result = (|| {
+        expect_shown(&mut shown, &mut seen, "# ")?;
+        // A character too many, erased again; then a command that only Ctrl-C ends.
+        typed.write_all(b"echo $((6*7x\x7f))\r")?;
+        expect_shown(&mut shown, &mut seen, "42\r\n")?;
+        typed.write_all(b"sleep 1000\r")?;
+        expect_shown(&mut shown, &mut seen, "sleep 1000\r\n")?;
+        std::thread::sleep(Duration::from_millis(500));
+        typed.write_all(b"\x03")?;
+        expect_shown(&mut shown, &mut seen, "# ")?;
+        typed.write_all(b"stty size; exit 3\r")?;
+        anyhow::Ok(())
+    })();
+    drop(typed);
+    let rest = std::thread::spawn(move || std::io::read_to_string(shown));
+    let (status, _) = process::wait(&mut child, DEADLINE)?;
+    let _ = rest.join();
+    result?;
+    ensure!(status == 3, "exit status {status}; seen: {seen:?}");
+    Ok(())
+}
+
+/// Reads what a terminal shows until the text comes.
+fn expect_shown(shown: &mut impl std::io::Read, seen: &mut String, text: &str) -> Result<()> {
+    let start = seen.len();
+    let mut byte = [0];
+    while !seen[start..].ends_with(text) {
+        ensure!(shown.read(&mut byte)? == 1, "the terminal ends; seen: {seen:?}, not {text:?}");
+        seen.push(char::from(byte[0]));
+    }
+    Ok(())
+}
+
+/// An idle guest leaves the host alone: what `sleep` costs beyond what `true` costs.
+fn idle(bench: &Bench) -> Result<()> {
+    let used_by = |program: &[&str]| -> Result<f64> {
+        let before = children_ticks()?;
+        expect_status(&boot(bench, &[], program, b"")?, 0)?;
+        Ok((children_ticks()? - before) / TICKS_PER_SECOND)
+    };
+    let booting = used_by(&["busybox", "true"])?;
+    let sleeping = used_by(&["busybox", "sleep", &IDLE.as_secs().to_string()])?;
+    let share = (sleeping - booting) / IDLE.as_secs_f64();
+    ensure!(share < IDLE_SHARE, "an idle guest uses {:.1} % of a core", share * 100.0);
+    Ok(())
+}
+
+/// Processor time of all children that have ended, and of theirs, in clock ticks.
+fn children_ticks() -> Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let behind_name = stat.rsplit_once(')').context("/proc/self/stat")?.1;
+    let fields: Vec<&str> = behind_name.split_whitespace().collect();
+    // Fields 16 and 17 of proc(5); the first field here is its third.
+    let ticks =
+        |index: usize| -> Result<f64> { Ok(fields.get(index).context("a field")?.parse()?) };
+    Ok(ticks(13)? + ticks(14)?)
+}
