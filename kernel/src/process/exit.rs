@@ -115,6 +115,7 @@ fn give_up_resources(thread: &Thread) {
 /// The end of a process: `last` was its last thread.
 fn finish_process(process: &Arc<Process>, last: &Arc<Thread>, status: u32) {
     process.last_user.store(last.credentials().user.real, Ordering::Relaxed);
+    process.forget_program(last.name());
     process.set_exit_status(status);
     session::leader_ended(process);
     signal::process_ended(process);

@@ -27,7 +27,7 @@ use fs::Location;
 
 use super::ids::{Pid, Tid};
 use super::limits::{Limits, Resource};
-use super::thread::Thread;
+use super::thread::{NAME_SIZE, Thread};
 use crate::signal::ProcessSignals;
 
 /// Dumpable and inspectable by its own user.
@@ -77,7 +77,16 @@ pub struct Process {
     /// Woken when a thread has left the process, and when the process has ended.
     pub thread_events: WaitQueue,
     threads: Mutex<ThreadList>,
-    executable: Mutex<Option<Location>>,
+    program: Mutex<ProgramInfo>,
+}
+
+/// What program runs; guarded by a lock of the process's rank.
+#[derive(Default)]
+struct ProgramInfo {
+    /// Its file.
+    executable: Option<Location>,
+    /// Name of the thread that ended last.
+    last_name: [u8; NAME_SIZE],
 }
 
 /// Guarded by the lock of the process.
@@ -209,7 +218,7 @@ impl Process {
             last_user: AtomicU32::new(0),
             thread_events: WaitQueue::new(),
             threads: Mutex::new(&rank::PROCESS, ThreadList::default()),
-            executable: Mutex::new(&rank::PROCESS, None),
+            program: Mutex::new(&rank::PROCESS, ProgramInfo::default()),
         }
     }
 
@@ -351,12 +360,26 @@ impl Process {
 
     /// The program file.
     pub fn executable(&self) -> Option<Location> {
-        self.executable.lock().clone()
+        self.program.lock().executable.clone()
     }
 
     /// Sets the program file.
     pub fn set_executable(&self, executable: Option<Location>) {
-        let old = core::mem::replace(&mut *self.executable.lock(), executable);
+        let old = core::mem::replace(&mut self.program.lock().executable, executable);
+        drop(old);
+    }
+
+    /// Name of the thread that ended last, for zombies.
+    pub fn last_name(&self) -> [u8; NAME_SIZE] {
+        self.program.lock().last_name
+    }
+
+    /// Gives up the program file; only the name stays.
+    pub(super) fn forget_program(&self, last_name: [u8; NAME_SIZE]) {
+        let old = core::mem::replace(&mut *self.program.lock(), ProgramInfo {
+            executable: None,
+            last_name,
+        });
         drop(old);
     }
 

@@ -58,6 +58,12 @@ pub fn host_name() -> alloc::vec::Vec<u8> {
     names.host.iter().copied().take_while(|byte| *byte != 0).collect()
 }
 
+/// The domain name, without padding.
+pub fn domain_name() -> alloc::vec::Vec<u8> {
+    let names = NAMES.lock();
+    names.domain.iter().copied().take_while(|byte| *byte != 0).collect()
+}
+
 /// Sets the host name.
 pub fn set_host_name(name: &[u8]) {
     NAMES.lock().host = field(name);

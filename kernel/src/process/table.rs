@@ -669,6 +669,11 @@ pub fn counts() -> Counts {
     }
 }
 
+/// The number that was handed out last.
+pub fn last_number() -> i32 {
+    lock().last_number
+}
+
 /// The most threads that may exist.
 pub fn thread_limit() -> usize {
     THREAD_LIMIT.load(Ordering::Relaxed)

@@ -1,0 +1,290 @@
+//! The directory of a process or thread, and its links.
+
+use alloc::string::ToString;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use abi::Errno;
+use fs::inode::LinkTarget;
+use fs::pseudo::{Content, Directory, Entry, Link, Listed};
+use fs::{Identity, Location, NodeKind};
+
+use super::descriptors::Descriptors;
+use super::directory::parse_number;
+use super::{number, status};
+use crate::process::{Process, Thread, table};
+
+/// Whom a directory is about: a process, or one thread of it.
+#[derive(Clone)]
+pub(super) struct Subject {
+    pid: i32,
+    process: Weak<Process>,
+    thread: Option<(i32, Weak<Thread>)>,
+}
+
+impl Subject {
+    pub(super) fn of_process(process: &Arc<Process>) -> Subject {
+        Subject { pid: process.pid.0, process: Arc::downgrade(process), thread: None }
+    }
+
+    fn of_thread(&self, thread: &Arc<Thread>) -> Subject {
+        Subject { thread: Some((thread.tid().0, Arc::downgrade(thread))), ..self.clone() }
+    }
+
+    /// The process; `ESRCH` when it has been reaped.
+    pub(super) fn process(&self) -> Result<Arc<Process>, Errno> {
+        self.process.upgrade().ok_or(Errno::ESRCH)
+    }
+
+    /// The thread, or the main thread of the process; `ESRCH` when it has ended.
+    pub(super) fn thread(&self) -> Result<Arc<Thread>, Errno> {
+        match &self.thread {
+            Some((_, thread)) => thread.upgrade().ok_or(Errno::ESRCH),
+            None => self.process()?.main_thread().ok_or(Errno::ESRCH),
+        }
+    }
+
+    /// Whether it is about one thread.
+    pub(super) fn is_thread(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// The number that the directory is named after.
+    pub(super) fn number(&self) -> i32 {
+        self.thread.as_ref().map_or(self.pid, |(tid, _)| *tid)
+    }
+
+    fn inode_number(&self, index: u64) -> u64 {
+        match self.thread {
+            Some((tid, _)) => number::of_thread(tid, index),
+            None => number::of_process(self.pid, index),
+        }
+    }
+
+    /// Gives an entry the owner that the subject acts for.
+    fn own(&self, entry: Entry) -> Entry {
+        match self.thread() {
+            Ok(thread) => {
+                let credentials = thread.credentials();
+                entry.owned_by(credentials.user.effective, credentials.group.effective)
+            }
+            Err(_) => entry,
+        }
+    }
+}
+
+/// The entry of a process or thread in its parent directory.
+pub(super) fn entry(subject: Subject) -> Entry {
+    let owner = subject.clone();
+    let number = subject.inode_number(0);
+    owner.own(Entry::directory(number, Arc::new(Home { subject })))
+}
+
+/// The directory itself.
+struct Home {
+    subject: Subject,
+}
+
+/// What a name in the directory is.
+#[derive(Clone, Copy)]
+enum Item {
+    Text(fn(&Subject) -> Result<Vec<u8>, Errno>, u32),
+    Place(fn(&Thread) -> Option<Location>),
+    Descriptors { is_information: bool },
+    Tasks,
+    KillPreference,
+    Name,
+}
+
+const ITEMS: &[(&str, Item)] = &[
+    ("auxv", Item::Text(status::no_text, 0o400)),
+    ("cgroup", Item::Text(status::control_group, 0o444)),
+    ("cmdline", Item::Text(status::command_line, 0o444)),
+    ("comm", Item::Name),
+    ("cwd", Item::Place(|thread| Some(thread.directory().current()))),
+    ("environ", Item::Text(status::environment, 0o400)),
+    ("exe", Item::Place(|thread| thread.process.executable())),
+    ("fd", Item::Descriptors { is_information: false }),
+    ("fdinfo", Item::Descriptors { is_information: true }),
+    ("limits", Item::Text(status::limits, 0o444)),
+    ("maps", Item::Text(status::maps, 0o444)),
+    ("mountinfo", Item::Text(status::mount_information, 0o444)),
+    ("mounts", Item::Text(status::mounts, 0o444)),
+    ("oom_score", Item::Text(status::kill_score, 0o444)),
+    ("oom_score_adj", Item::KillPreference),
+    ("root", Item::Place(|thread| Some(thread.directory().root()))),
+    ("stat", Item::Text(status::stat, 0o444)),
+    ("statm", Item::Text(status::memory_sizes, 0o444)),
+    ("status", Item::Text(status::status, 0o444)),
+    ("task", Item::Tasks),
+    ("wchan", Item::Text(status::waiting_place, 0o444)),
+];
+
+impl Home {
+    fn has(&self, item: Item) -> bool {
+        !(self.subject.is_thread() && matches!(item, Item::Tasks))
+    }
+
+    fn make(&self, index: u64, item: Item) -> Entry {
+        let number = self.subject.inode_number(index);
+        let subject = self.subject.clone();
+        let entry = match item {
+            Item::Text(generate, mode) => {
+                Entry::file(number, Arc::new(move || generate(&subject))).with_mode(mode)
+            }
+            Item::Place(find) => Entry::link(number, Arc::new(PlaceLink { subject, find })),
+            Item::Descriptors { is_information } => {
+                Entry::directory(number, Arc::new(Descriptors { subject, is_information }))
+                    .with_mode(0o500)
+            }
+            Item::Tasks => Entry::directory(number, Arc::new(Tasks { subject })),
+            Item::KillPreference => {
+                Entry::file(number, Arc::new(KillPreference { subject })).with_mode(0o644)
+            }
+            Item::Name => Entry::file(number, Arc::new(Name { subject })).with_mode(0o644),
+        };
+        self.subject.own(entry)
+    }
+}
+
+fn item_kind(item: Item) -> NodeKind {
+    match item {
+        Item::Descriptors { .. } | Item::Tasks => NodeKind::Directory,
+        Item::Place(_) => NodeKind::Symlink,
+        _ => NodeKind::Regular,
+    }
+}
+
+impl Directory for Home {
+    fn lookup(&self, name: &[u8]) -> Result<Entry, Errno> {
+        let found = (1..).zip(ITEMS).find(|(_, (known, _))| known.as_bytes() == name);
+        match found {
+            Some((index, (_, item))) if self.has(*item) => {
+                self.subject.process().map_err(|_| Errno::ENOENT)?;
+                Ok(self.make(index, *item))
+            }
+            _ => Err(Errno::ENOENT),
+        }
+    }
+
+    fn list(&self, after: u64, emit: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<(), Errno> {
+        self.subject.process().map_err(|_| Errno::ENOENT)?;
+        for (index, (name, item)) in (1..).zip(ITEMS) {
+            if index <= after || !self.has(*item) {
+                continue;
+            }
+            let number = self.subject.inode_number(index);
+            let kind = item_kind(*item);
+            if !emit(Listed { name: name.as_bytes(), number, kind, cursor: index }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `task`: the threads of a process.
+struct Tasks {
+    subject: Subject,
+}
+
+impl Directory for Tasks {
+    fn lookup(&self, name: &[u8]) -> Result<Entry, Errno> {
+        let tid = parse_number(name).ok_or(Errno::ENOENT)?;
+        let thread = table::thread(crate::process::Tid(tid)).ok_or(Errno::ENOENT)?;
+        if thread.process.pid.0 != self.subject.pid {
+            return Err(Errno::ENOENT);
+        }
+        Ok(entry(self.subject.of_thread(&thread)))
+    }
+
+    fn list(&self, after: u64, emit: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<(), Errno> {
+        let process = self.subject.process().map_err(|_| Errno::ENOENT)?;
+        let mut tids: Vec<i32> = Vec::new();
+        process.for_each_thread(|thread| tids.push(thread.tid().0));
+        tids.sort_unstable();
+        for tid in tids {
+            let cursor = u64::from(tid.unsigned_abs());
+            let name = tid.to_string();
+            let number = number::of_thread(tid, 0);
+            let listed =
+                Listed { name: name.as_bytes(), number, kind: NodeKind::Directory, cursor };
+            if cursor > after && !emit(listed) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn links(&self) -> u64 {
+        2 + self.subject.process().map_or(0, |process| process.thread_count() as u64)
+    }
+}
+
+/// `cwd`, `exe`, `root`: a link that leads straight to a place.
+struct PlaceLink {
+    subject: Subject,
+    find: fn(&Thread) -> Option<Location>,
+}
+
+impl PlaceLink {
+    fn place(&self) -> Result<(Location, Location), Errno> {
+        let thread = self.subject.thread().map_err(|_| Errno::ENOENT)?;
+        let place = (self.find)(&thread).ok_or(Errno::ENOENT)?;
+        Ok((place, thread.directory().root()))
+    }
+}
+
+impl Link for PlaceLink {
+    fn text(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
+        let (place, root) = self.place()?;
+        Ok(fs::mount::display_path(&place, &root))
+    }
+
+    fn follow(&self, _: &Identity) -> Result<LinkTarget, Errno> {
+        Ok(LinkTarget::Place(self.place()?.0))
+    }
+}
+
+/// `comm`: the name, which can be written.
+struct Name {
+    subject: Subject,
+}
+
+impl Content for Name {
+    fn generate(&self) -> Result<Vec<u8>, Errno> {
+        let mut name = status::name(&self.subject);
+        name.push(b'\n');
+        Ok(name)
+    }
+
+    fn write(&self, _: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        let end = bytes.iter().position(|byte| matches!(byte, 0 | b'\n'));
+        self.subject.thread()?.set_name(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or(bytes));
+        Ok(bytes.len())
+    }
+}
+
+/// `oom_score_adj`: kept for the choice of whom to end when memory is short.
+struct KillPreference {
+    subject: Subject,
+}
+
+impl Content for KillPreference {
+    fn generate(&self) -> Result<Vec<u8>, Errno> {
+        use core::sync::atomic::Ordering;
+        let value = self.subject.process()?.kill_preference.load(Ordering::Relaxed);
+        Ok(alloc::format!("{value}\n").into_bytes())
+    }
+
+    fn write(&self, _: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        use core::sync::atomic::Ordering;
+        let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+        let value: i32 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
+        if !(-1000..=1000).contains(&value) {
+            return Err(Errno::EINVAL);
+        }
+        self.subject.process()?.kill_preference.store(value, Ordering::Relaxed);
+        Ok(bytes.len())
+    }
+}
