@@ -44,8 +44,9 @@ pub use layout::{Layout, PAGE, USER_END, is_page_aligned, is_user_range, page_ce
 pub use load::{Identity, LoadRequest, LoadedProgram, ProgramFile, ProgramLookup, load_program};
 pub use map::{MapRequest, Place};
 pub use remap::{Move, RemapRequest};
+pub use reserve::available as available_frames;
 pub use source::{PageSource, SharedStore};
-pub use space::{AddressSpace, Counters, LimitValues, ProgramRegions};
+pub use space::{AddressSpace, Counters, LimitValues, MOST_AREAS, ProgramRegions};
 pub use strings::{LONGEST_STRING, StringList, space_limit};
 pub use user::{FutexKey, UserMemory};
 pub use user_io::{IoVector, MOST_BYTES, MOST_VECTORS, UserSink, UserSource};

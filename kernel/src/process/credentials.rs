@@ -251,8 +251,8 @@ impl Credentials {
                 new.group.effective = group;
             }
         }
-        let changed =
-            new.user.effective != self.user.effective || new.group.effective != self.group.effective;
+        let changed = new.user.effective != self.user.effective
+            || new.group.effective != self.group.effective;
         new.user.saved = new.user.effective;
         new.user.file = new.user.effective;
         new.group.saved = new.group.effective;
@@ -269,11 +269,9 @@ impl Credentials {
             if root_matters && new.user.effective == 0 { sets.permitted } else { sets.ambient };
         new.secure_bits &= !secure_bits::KEEP_CAPABILITIES;
         let secure = changed
-            || (new.user.real != 0
-                && new.capabilities.permitted & !new.capabilities.ambient != 0);
-        let secure = secure
-            || new.user.effective != new.user.real
-            || new.group.effective != new.group.real;
+            || (new.user.real != 0 && new.capabilities.permitted & !new.capabilities.ambient != 0);
+        let secure =
+            secure || new.user.effective != new.user.real || new.group.effective != new.group.real;
         (new, secure)
     }
 }

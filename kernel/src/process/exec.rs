@@ -22,7 +22,7 @@ use base::sync::{Mutex, rank};
 use base::user::{self, UserContext};
 use fs::file::WriteDenial;
 use fs::walk::{Lookup, resolve};
-use fs::{Inode, Location, NodeKind};
+use fs::{Location, NodeKind};
 use hal::UserContext as _;
 
 use super::credentials::Credentials;
@@ -31,7 +31,7 @@ use super::thread::Thread;
 use super::{exit, table};
 use crate::call::{Call, SysResult};
 use crate::memory::{
-    self, LimitValues, LoadRequest, PageSource, ProgramFile, ProgramLookup, StringList,
+    self, FileSource, LimitValues, LoadRequest, PageSource, ProgramFile, ProgramLookup, StringList,
 };
 use crate::process::Resource;
 
@@ -41,36 +41,39 @@ const GROUP_EXECUTE: u32 = 0o010;
 /// Personality bits that a program with new privileges must not inherit.
 const PERSONALITY_CLEARED: u32 = 0x0040_0000 | 0x0020_0000 | 0x0010_0000 | 0x0004_0000;
 
-/// A file as a source of pages; keeps it from being written while it is executed.
-struct InodePages {
-    inode: Arc<dyn Inode>,
+/// The pages of a file that is executed, which keep it from being written while they are in use.
+struct ExecutedFile {
+    pages: Arc<FileSource>,
     _denial: WriteDenial,
 }
 
-impl PageSource for InodePages {
+impl PageSource for ExecutedFile {
     fn size(&self) -> u64 {
-        self.inode.metadata().size
+        self.pages.size()
     }
 
     fn page(&self, index: u64) -> Result<Frame, Errno> {
-        self.inode.page(index)
+        self.pages.page(index)
     }
 
     fn pages_present(&self, first: u64, into: &mut [Option<Frame>]) {
-        self.inode.pages_present(first, into);
+        self.pages.pages_present(first, into);
     }
 
     fn device(&self) -> u64 {
-        self.inode.id().device
+        self.pages.device()
     }
 
     fn inode(&self) -> u64 {
-        self.inode.id().number
+        self.pages.inode()
     }
 
     fn identity(&self) -> u64 {
-        let id = self.inode.id();
-        id.device.rotate_left(40) ^ id.number
+        self.pages.identity()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        self.pages.read_at(offset, into)
     }
 }
 
@@ -93,8 +96,7 @@ impl Finder<'_> {
     ) -> Result<Location, Errno> {
         let (root, current) = self.thread.directory().places();
         let identity = self.thread.identity();
-        let lookup =
-            Lookup { root: &root, start: start.unwrap_or(&current), identity: &identity };
+        let lookup = Lookup { root: &root, start: start.unwrap_or(&current), identity: &identity };
         resolve(lookup, path, follow)
     }
 
@@ -103,7 +105,8 @@ impl Finder<'_> {
         fs::open::check_executable(&location, &self.thread.identity())?;
         let denial = fs::file::deny_writes(&location.inode)?;
         let name = fs::mount::display_path(&location, &self.thread.directory().root());
-        let source = Arc::new(InodePages { inode: location.inode.clone(), _denial: denial });
+        let pages = FileSource::of_inode(location.inode.clone());
+        let source = Arc::new(ExecutedFile { pages, _denial: denial });
         self.found.lock().push((name.clone(), location));
         Ok(ProgramFile { source, name })
     }
@@ -123,8 +126,7 @@ impl Finder<'_> {
         let permissions = location.inode.permissions();
         let set_user = (permissions.mode & S_ISUID != 0).then_some(permissions.user);
         let group_bits = S_ISGID | GROUP_EXECUTE;
-        let set_group =
-            (permissions.mode & group_bits == group_bits).then_some(permissions.group);
+        let set_group = (permissions.mode & group_bits == group_bits).then_some(permissions.group);
         old.after_exec(set_user, set_group)
     }
 }
@@ -149,7 +151,8 @@ impl ProgramLookup for Finder<'_> {
 /// `execve(path, arguments, environment)`
 pub async fn execve(call: &Call, context: &mut UserContext) -> SysResult {
     let path = call.user().read_string(call.argument(0), PATH_LIMIT).await?;
-    execute(call, context, AT_FDCWD, path, [call.argument(1), call.argument(2)], AtFlags::empty()).await
+    execute(call, context, AT_FDCWD, path, [call.argument(1), call.argument(2)], AtFlags::empty())
+        .await
 }
 
 /// `execveat(directory, path, arguments, environment, flags)`
@@ -262,9 +265,7 @@ pub fn memory_limits(thread: &Thread) -> LimitValues {
 async fn end_other_threads(thread: &Arc<Thread>) -> Result<(), Errno> {
     let process = &thread.process;
     process.begin_exec(thread)?;
-    let alone = process
-        .thread_events
-        .wait_until(|| (process.thread_count() == 1).then_some(()));
+    let alone = process.thread_events.wait_until(|| (process.thread_count() == 1).then_some(()));
     if thread.killable(alone).await.is_err() {
         process.end_exec();
         return Err(Errno::EINTR);

@@ -208,7 +208,11 @@ impl FileTable {
     }
 
     /// Takes the lowest free descriptor for a file that is about to be opened.
-    pub fn reserve(self: &Arc<Self>, close_on_exec: bool, limit: u64) -> Result<Reservation, Errno> {
+    pub fn reserve(
+        self: &Arc<Self>,
+        close_on_exec: bool,
+        limit: u64,
+    ) -> Result<Reservation, Errno> {
         let descriptor = self.inner.lock().take(0, limit, close_on_exec)?;
         Ok(Reservation { table: self.clone(), descriptor })
     }
@@ -331,8 +335,7 @@ impl FileTable {
                 let marked = inner.taken.iter().zip(&inner.close_on_exec).enumerate().find_map(
                     |(word_index, (taken, close))| {
                         let both = taken & close;
-                        (both != 0)
-                            .then(|| word_index * WORD_BITS + both.trailing_zeros() as usize)
+                        (both != 0).then(|| word_index * WORD_BITS + both.trailing_zeros() as usize)
                     },
                 );
                 match marked {
@@ -358,11 +361,7 @@ impl FileTable {
     pub fn duplicate_below(&self, end: u32) -> Result<FileTable, Errno> {
         let inner = self.inner.lock();
         let mut copy = Inner::default();
-        let last = inner
-            .files
-            .iter()
-            .take(end as usize)
-            .rposition(Option::is_some);
+        let last = inner.files.iter().take(end as usize).rposition(Option::is_some);
         if let Some(last) = last {
             copy.grow(last)?;
             for (index, (entry, file)) in copy.files.iter_mut().zip(&inner.files).enumerate() {

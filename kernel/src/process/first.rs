@@ -71,9 +71,7 @@ pub(super) fn spawn(parts: Parts) -> Result<Arc<Thread>, Errno> {
     let tid = Tid(number.get());
     let process =
         Arc::new(Process::new(tid.as_pid(), ProcessSignals::new(), init.limits.duplicate()));
-    process
-        .exit_signal
-        .store(Signal::SIGCHLD.number(), core::sync::atomic::Ordering::Relaxed);
+    process.exit_signal.store(Signal::SIGCHLD.number(), core::sync::atomic::Ordering::Relaxed);
     let thread = Arc::new(Thread::new(NewThread {
         tid,
         process: process.clone(),

@@ -230,8 +230,7 @@ fn make_process(parent: &Thread, pid: Pid, request: &CloneRequest) -> Process {
 
 /// `fork`
 pub async fn fork(call: &Call, context: &mut UserContext) -> SysResult {
-    let request =
-        CloneRequest { exit_signal: Signal::SIGCHLD.number(), ..CloneRequest::default() };
+    let request = CloneRequest { exit_signal: Signal::SIGCHLD.number(), ..CloneRequest::default() };
     clone_thread(call, context, request).await
 }
 

@@ -52,8 +52,22 @@ impl Resource {
     pub fn new(number: u32) -> Result<Resource, Errno> {
         use Resource::*;
         const ALL: [Resource; RLIMIT_COUNT] = [
-            Cpu, FileSize, Data, Stack, Core, Resident, Threads, Files, LockedMemory, AddressSpace,
-            Locks, PendingSignals, MessageQueue, Nice, RealTimePriority, RealTimeTime,
+            Cpu,
+            FileSize,
+            Data,
+            Stack,
+            Core,
+            Resident,
+            Threads,
+            Files,
+            LockedMemory,
+            AddressSpace,
+            Locks,
+            PendingSignals,
+            MessageQueue,
+            Nice,
+            RealTimePriority,
+            RealTimeTime,
         ];
         usize::try_from(number).ok().and_then(|n| ALL.get(n)).copied().ok_or(Errno::EINVAL)
     }

@@ -376,10 +376,10 @@ impl Process {
 
     /// Gives up the program file; only the name stays.
     pub(super) fn forget_program(&self, last_name: [u8; NAME_SIZE]) {
-        let old = core::mem::replace(&mut *self.program.lock(), ProgramInfo {
-            executable: None,
-            last_name,
-        });
+        let old = core::mem::replace(
+            &mut *self.program.lock(),
+            ProgramInfo { executable: None, last_name },
+        );
         drop(old);
     }
 

@@ -19,10 +19,10 @@ pub const RELEASE: &str = "6.1.0-ferry";
 pub const VERSION: &str = concat!("#1 SMP Ferry ", env!("CARGO_PKG_VERSION"));
 
 /// Names that can be changed; each is short and copied whole.
-static NAMES: Mutex<ChangeableNames> = Mutex::new(&rank::OPEN_FILE, ChangeableNames {
-    host: field(b"ferry"),
-    domain: field(b"(none)"),
-});
+static NAMES: Mutex<ChangeableNames> = Mutex::new(
+    &rank::OPEN_FILE,
+    ChangeableNames { host: field(b"ferry"), domain: field(b"(none)") },
+);
 
 struct ChangeableNames {
     host: [u8; NAME_LENGTH],
@@ -127,8 +127,7 @@ pub fn load_averages() -> [u64; 3] {
     let steps = now_ns.saturating_sub(load.counted_ns) / STEP_NS;
     if steps > 0 {
         let span_ns = steps * STEP_NS;
-        let active =
-            used_ns.saturating_sub(load.used_ns).saturating_mul(LOAD_ONE) / span_ns;
+        let active = used_ns.saturating_sub(load.used_ns).saturating_mul(LOAD_ONE) / span_ns;
         for (average, decay) in load.averages.iter_mut().zip(DECAY) {
             let kept = power(decay, steps);
             *average = (*average * kept + active * (LOAD_ONE - kept)) >> LOAD_SHIFT;

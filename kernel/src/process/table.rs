@@ -198,11 +198,8 @@ impl Tree {
     }
 
     fn take_number(&mut self) -> Result<i32, Errno> {
-        let start = if self.last_number + 1 >= PID_LIMIT {
-            FIRST_AFTER_WRAP
-        } else {
-            self.last_number + 1
-        };
+        let start =
+            if self.last_number + 1 >= PID_LIMIT { FIRST_AFTER_WRAP } else { self.last_number + 1 };
         let (first_chunk, mut from) = split(start).ok_or(Errno::EAGAIN)?;
         for step in 0..=CHUNK_COUNT {
             let mut chunk = first_chunk + step;
@@ -543,9 +540,7 @@ impl Tree {
                 return false;
             }
             let Some(parent) = self.process(process.parent_pid()) else { return false };
-            parent.pid != INIT
-                && parent.group() != group
-                && parent.session() == process.session()
+            parent.pid != INIT && parent.group() != group && parent.session() == process.session()
         })
     }
 

@@ -123,8 +123,7 @@ fn is_eligible(child: &Process, request: &WaitRequest) -> bool {
         Which::Group(group) => child.group() == group,
     };
     let is_clone = child.exit_signal.load(Ordering::Relaxed) != Signal::SIGCHLD.number();
-    is_chosen
-        && (request.options & __WALL != 0 || is_clone == (request.options & __WCLONE != 0))
+    is_chosen && (request.options & __WALL != 0 || is_clone == (request.options & __WCLONE != 0))
 }
 
 /// A stop or a continuation that was not reported yet.

@@ -182,6 +182,11 @@ impl ThreadSignals {
         drop(waker);
     }
 
+    /// Whether the thread is in a wait that signals can end.
+    pub fn is_waiting(&self) -> bool {
+        self.state.lock().waker.is_some()
+    }
+
     /// Signals that are blocked now.
     pub fn blocked(&self) -> SignalSet {
         SignalSet(self.blocked.load(Ordering::Relaxed))

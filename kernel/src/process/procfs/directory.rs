@@ -33,9 +33,8 @@ pub(super) fn kind(entry: &Entry) -> NodeKind {
 
 impl Directory for Fixed {
     fn lookup(&self, name: &[u8]) -> Result<Entry, Errno> {
-        let found = (self.first_number..)
-            .zip(self.names)
-            .find(|(_, (known, _))| known.as_bytes() == name);
+        let found =
+            (self.first_number..).zip(self.names).find(|(_, (known, _))| known.as_bytes() == name);
         found.map(|(number, (_, make))| make(number)).ok_or(Errno::ENOENT)
     }
 
@@ -75,9 +74,7 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
             }),
         )
     }),
-    ("mounts", |number| {
-        Entry::link(number, Arc::new(|_: &Identity| Ok(b"self/mounts".to_vec())))
-    }),
+    ("mounts", |number| Entry::link(number, Arc::new(|_: &Identity| Ok(b"self/mounts".to_vec())))),
     ("cmdline", |number| Entry::file(number, Arc::new(system::command_line))),
     ("cpuinfo", |number| Entry::file(number, Arc::new(system::processors))),
     ("filesystems", |number| Entry::file(number, Arc::new(system::file_systems))),
@@ -94,8 +91,6 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
     }),
     ("sys", |number| Entry::directory(number, Arc::new(settings::root()))),
 ];
-
-
 
 fn own_number(process: i32) -> Result<String, Errno> {
     if process == 0 { Err(Errno::ENOENT) } else { Ok(process.to_string()) }

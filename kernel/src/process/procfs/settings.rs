@@ -109,7 +109,7 @@ const RANDOM: &[(&str, MakeEntry)] = &[
 ];
 
 const MEMORY: &[(&str, MakeEntry)] = &[
-    ("max_map_count", |number| value(number, crate::memory::space::MOST_AREAS as u64)),
+    ("max_map_count", |number| value(number, crate::memory::MOST_AREAS as u64)),
     ("mmap_min_addr", |number| value(number, 65536)),
     ("overcommit_memory", |number| value(number, 1)),
     ("swappiness", |number| value(number, 0)),

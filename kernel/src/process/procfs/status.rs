@@ -154,8 +154,7 @@ pub(super) fn stat(subject: &Subject) -> Generated {
     );
     let own = usage(subject, &process);
     let children = process.ended_children.get();
-    let flags =
-        if process.has_executed.load(Ordering::Relaxed) { 0 } else { FORKED_WITHOUT_EXEC };
+    let flags = if process.has_executed.load(Ordering::Relaxed) { 0 } else { FORKED_WITHOUT_EXEC };
     put!(text, "{flags} {} {} 0 0 ", own.faults, children.faults);
     put!(text, "{} {} ", own.user_ticks(), own.system_ticks());
     put!(text, "{} {} ", children.user_ticks(), children.system_ticks());
@@ -196,8 +195,8 @@ fn memory_fields(text: &mut Text, process: &Process, thread: Option<&Arc<Thread>
 
 /// Fields 31 to 34: signals, of which only the first 31 fit.
 fn signal_fields(text: &mut Text, process: &Process, thread: Option<&Arc<Thread>>) {
-    let (pending, blocked) = thread
-        .map_or((0, 0), |thread| (thread.signals.pending().0, thread.signals.blocked().0));
+    let (pending, blocked) =
+        thread.map_or((0, 0), |thread| (thread.signals.pending().0, thread.signals.blocked().0));
     let (ignored, caught) = process.signals.actions().ignored_and_caught();
     for set in [pending, blocked, ignored.0, caught.0] {
         put!(*text, "{} ", set & 0x7fff_ffff);
@@ -295,8 +294,8 @@ fn memory_lines(text: &mut Text, thread: &Thread) {
 }
 
 fn signal_lines(text: &mut Text, process: &Process, thread: Option<&Arc<Thread>>) {
-    let (pending, blocked) = thread
-        .map_or((0, 0), |thread| (thread.signals.pending().0, thread.signals.blocked().0));
+    let (pending, blocked) =
+        thread.map_or((0, 0), |thread| (thread.signals.pending().0, thread.signals.blocked().0));
     let (ignored, caught) = process.signals.actions().ignored_and_caught();
     let shared = process.signals.pending().0;
     let queued = u64::from(pending.count_ones()) + u64::from(shared.count_ones());
@@ -406,4 +405,3 @@ pub(super) fn mount_information(subject: &Subject) -> Generated {
     }
     Ok(text.0)
 }
-

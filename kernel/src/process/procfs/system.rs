@@ -91,7 +91,7 @@ pub(super) fn memory() -> Generated {
     let mut text = Text::default();
     let frames = frame_counts();
     let (total, free) = (frames.total as u64 * KIB_PER_PAGE, frames.free as u64 * KIB_PER_PAGE);
-    let available = crate::memory::reserve::available() as u64 * KIB_PER_PAGE;
+    let available = crate::memory::available_frames() as u64 * KIB_PER_PAGE;
     let lines = [
         ("MemTotal", total),
         ("MemFree", free),

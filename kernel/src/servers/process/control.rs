@@ -7,12 +7,12 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use crate::call::{Call, SysResult};
+use crate::process::Thread;
 use crate::process::credentials::{
     ALL_CAPABILITIES, Capability, Credentials, LAST_CAPABILITY, secure_bits,
 };
 use crate::process::process::DUMPABLE;
 use crate::process::thread::NAME_SIZE;
-use crate::process::Thread;
 
 /// `PR_CAP_AMBIENT` operations.
 const AMBIENT_IS_SET: u64 = 1;

@@ -140,8 +140,7 @@ fn apply(call: &Call, thread: &Arc<Thread>, policy: i32, priority: i32) -> SysRe
 }
 
 fn priority_limit(policy: i32, is_highest: bool) -> SysResult {
-    let (lowest, highest) =
-        if policy == SCHED_DEADLINE { (0, 0) } else { priority_range(policy)? };
+    let (lowest, highest) = if policy == SCHED_DEADLINE { (0, 0) } else { priority_range(policy)? };
     let value = if is_highest { highest } else { lowest };
     Ok(u64::from(value.unsigned_abs()))
 }
@@ -195,12 +194,11 @@ fn set_priority(call: &Call) -> SysResult {
     let mut result = Ok(0);
     for thread in chosen(call)? {
         let other = thread.credentials();
-        let is_same =
-            [other.user.real, other.user.effective].contains(&own.user.effective)
-                || own.user.real == other.user.real;
+        let is_same = [other.user.real, other.user.effective].contains(&own.user.effective)
+            || own.user.real == other.user.real;
         let wanted = u64::from((20 - nice).unsigned_abs());
-        let is_raised = nice < thread.schedule.nice()
-            && wanted > thread.process.limits.soft(Resource::Nice);
+        let is_raised =
+            nice < thread.schedule.nice() && wanted > thread.process.limits.soft(Resource::Nice);
         if !is_same && !own.is_capable(Capability::Nice) {
             result = Err(Errno::EPERM);
         } else if is_raised && !own.is_capable(Capability::Nice) {
