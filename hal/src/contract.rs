@@ -203,11 +203,12 @@ pub trait Contract: 'static {
     /// Runs the thread in user mode until it traps. The root table of its address space is loaded.
     ///
     /// # Safety
-    /// `context` is this thread's alone and does not move while its floating-point state is live on
-    /// this core (see `release_fpu`).
+    /// `context` is this thread's alone, and was released (`release_fpu`) on the core where it ran
+    /// before if that was another one. It may move in memory between calls.
     unsafe fn enter_user(context: &mut Self::Context) -> Trap;
     /// Saves the floating-point state of `context` if it is live in this core's registers, so that it
-    /// may be read, changed, moved to another core or freed. Must be called on the core where it ran.
+    /// may be read, changed or moved to another core. Must be called on the core where it ran; dropping
+    /// a live context is allowed there too, and leaks its memory on any other core.
     fn release_fpu(context: &mut Self::Context);
 
     /// Writes to the machine's log device (serial port); waits for it.

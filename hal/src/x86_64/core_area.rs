@@ -61,7 +61,7 @@ pub(super) struct CoreArea {
     pub(super) trap_stack: TrapStack<1024>,
     pub(super) nmi_stack: TrapStack<4096>,
     pub(super) debug_stack: TrapStack<4096>,
-    pub(super) double_fault_stack: TrapStack<16384>,
+    pub(super) double_fault_stack: TrapStack<32768>,
 }
 
 // SAFETY: each area is only used by its core, except `apic_id` and the constant parts, which are

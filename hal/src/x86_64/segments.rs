@@ -108,8 +108,9 @@ pub(super) fn fill_gates() {
     for vector in 0..=255u8 {
         let stack = match vector {
             1 => STACK_DEBUG,
-            2 | 18 => STACK_NMI,
-            8 => STACK_DOUBLE_FAULT,
+            2 => STACK_NMI,
+            // These end in a panic, which needs room.
+            8 | 18 => STACK_DOUBLE_FAULT,
             _ => 0,
         };
         // Programs may execute `int3` and `int 4`.

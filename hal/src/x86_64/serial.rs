@@ -8,6 +8,8 @@ const LINE_STATUS: u16 = PORT + 5;
 const TRANSMITTER_EMPTY: u8 = 1 << 5;
 /// Tries before a byte is given up: a port that is absent or stuck must not stop the kernel.
 const PATIENCE: u32 = 100_000;
+/// Tries for the lock before bytes are written without it: longer than another core's longest message.
+const LOCK_PATIENCE: u32 = 5_000_000;
 
 static LOCK: SpinLock<()> = SpinLock::new(());
 
@@ -24,7 +26,7 @@ pub(super) fn set_up() {
 /// Writes bytes, waiting for the port. Bytes of one call stay together.
 pub(super) fn write(bytes: &[u8]) {
     // A panic while the lock is held must still be heard, so waiting has an end.
-    let _guard = LOCK.lock_for(PATIENCE);
+    let _guard = LOCK.lock_for(LOCK_PATIENCE);
     for &byte in bytes {
         if byte == b'\n' {
             put(b'\r');
