@@ -34,6 +34,8 @@ pub mod schedule;
 pub mod session;
 pub mod system;
 pub mod table;
+#[cfg(test)]
+pub mod testing;
 pub mod thread;
 pub mod wait;
 

@@ -22,6 +22,8 @@ mod queue;
 mod ranks;
 mod send;
 mod stop;
+#[cfg(test)]
+mod tests;
 mod thread;
 pub mod timers;
 mod wait;
