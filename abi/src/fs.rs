@@ -68,6 +68,8 @@ bitflags! {
 impl OpenFlags {
     /// The two bits that say read, write or both.
     pub const ACCESS_MODE: u32 = 3;
+    /// `O_RDONLY`: no bit at all.
+    pub const RDONLY: OpenFlags = OpenFlags::empty();
     /// `O_TMPFILE`.
     pub const TMPFILE: OpenFlags = OpenFlags::TMPFILE_BIT.union(OpenFlags::DIRECTORY);
     /// `O_SYNC`.

@@ -239,6 +239,14 @@ pub fn stop_waiting(owner: Owner) {
 /// Locks the whole file for a description (`flock`), changes the kind of its lock, or unlocks.
 /// `EAGAIN` when others are in the way; as in Linux a lock that could not be changed is lost.
 pub fn flock(open: &OpenFile, kind: Option<LockKind>) -> Result<(), Errno> {
+    let result = flock_quietly(open, kind);
+    released().wake_all();
+    result
+}
+
+/// As `flock` for somebody who holds nothing yet and waits: a failure changes nothing, so nobody is
+/// woken.
+pub fn flock_quietly(open: &OpenFile, kind: Option<LockKind>) -> Result<(), Errno> {
     let id = open.id();
     let result = change(open.inode().id(), |locks| {
         let held = locks.whole.iter().find(|(holder, _)| *holder == id).map(|&(_, kind)| kind);
@@ -260,7 +268,6 @@ pub fn flock(open: &OpenFile, kind: Option<LockKind>) -> Result<(), Errno> {
     if result.is_ok() && kind.is_some() {
         open.has_locks.store(true, Ordering::Release);
     }
-    released().wake_all();
     result
 }
 

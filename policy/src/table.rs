@@ -385,7 +385,7 @@ routes! {
     434 pidfd_open Process TRAVEL None;
     435 clone3 Process STAY Partial "namespaces, CLONE_PIDFD, CLONE_INTO_CGROUP and set_tid are refused";
     436 close_range File TRAVEL Full;
-    437 openat2 File TRAVEL None;
+    437 openat2 File TRAVEL Full;
     438 pidfd_getfd Process TRAVEL None;
     439 faccessat2 File TRAVEL Full;
     440 process_madvise Memory TRAVEL None;
@@ -400,5 +400,5 @@ routes! {
     449 futex_waitv Ipc TRAVEL None;
     450 set_mempolicy_home_node Memory TRAVEL None;
     451 cachestat File TRAVEL None;
-    452 fchmodat2 File TRAVEL None;
+    452 fchmodat2 File TRAVEL Full;
 }

@@ -415,7 +415,9 @@ impl FileTable {
     }
 
     /// What closing a descriptor means for the file itself, beyond dropping it.
-    fn closed(&self, _file: &Arc<OpenFile>) {}
+    fn closed(&self, file: &Arc<OpenFile>) {
+        fs::lock::close(file.inode().id(), self.number);
+    }
 }
 
 impl Default for FileTable {

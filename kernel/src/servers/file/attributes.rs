@@ -1,0 +1,259 @@
+//! Changing attributes and sizes: chmod, chown, utimes, truncate, fallocate.
+
+use abi::Errno;
+use abi::fs::*;
+use abi::signal::Signal;
+use fs::tree::{self, NewTime};
+use fs::{Identity, Location, NodeKind, Timestamp};
+
+use super::change::is_regular;
+use super::support::{raise, resolve, resolve_or_itself, usable};
+use crate::call::{Call, SysResult};
+use crate::process::Resource;
+
+pub async fn chmod(call: &Call) -> SysResult {
+    let (location, identity) = resolve(call, AT_FDCWD, 0, true).await?;
+    tree::change_mode(&location, &identity, call.unsigned(1))?;
+    Ok(0)
+}
+
+pub fn fchmod(call: &Call) -> SysResult {
+    let file = usable(call, 0)?;
+    tree::change_mode(file.location(), &call.thread.identity(), call.unsigned(1))?;
+    Ok(0)
+}
+
+pub async fn fchmodat(call: &Call, flags: u32) -> SysResult {
+    let permitted = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    let flags = AtFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+    if !permitted.contains(flags) {
+        return Err(Errno::EINVAL);
+    }
+    let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
+    let may_be_empty = flags.contains(AtFlags::EMPTY_PATH);
+    let (location, identity) =
+        resolve_or_itself(call, call.int(0), 1, follow, may_be_empty).await?;
+    tree::change_mode(&location, &identity, call.unsigned(2))?;
+    Ok(0)
+}
+
+/// An id that `chown` shall set; -1 leaves it.
+fn new_id(value: u32) -> Option<u32> {
+    if value == u32::MAX { None } else { Some(value) }
+}
+
+fn change_owner(
+    call: &Call,
+    location: &Location,
+    identity: &Identity,
+    index: usize,
+) -> SysResult {
+    let (user, group) = (new_id(call.unsigned(index)), new_id(call.unsigned(index + 1)));
+    tree::change_owner(location, identity, user, group)?;
+    Ok(0)
+}
+
+pub async fn chown(call: &Call, follow: bool) -> SysResult {
+    let (location, identity) = resolve(call, AT_FDCWD, 0, follow).await?;
+    change_owner(call, &location, &identity, 1)
+}
+
+pub fn fchown(call: &Call) -> SysResult {
+    let file = usable(call, 0)?;
+    change_owner(call, file.location(), &call.thread.identity(), 1)
+}
+
+pub async fn fchownat(call: &Call) -> SysResult {
+    let permitted = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    let flags = AtFlags::from_bits(call.unsigned(4)).ok_or(Errno::EINVAL)?;
+    if !permitted.contains(flags) {
+        return Err(Errno::EINVAL);
+    }
+    let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
+    let may_be_empty = flags.contains(AtFlags::EMPTY_PATH);
+    let (location, identity) =
+        resolve_or_itself(call, call.int(0), 1, follow, may_be_empty).await?;
+    change_owner(call, &location, &identity, 2)
+}
+
+/// A time of `utimensat`.
+fn new_time(time: FileTime) -> Result<NewTime, Errno> {
+    match time.nanoseconds {
+        UTIME_NOW => Ok(NewTime::Now),
+        UTIME_OMIT => Ok(NewTime::Keep),
+        nanoseconds => {
+            let nanoseconds = u32::try_from(nanoseconds)
+                .ok()
+                .filter(|&nanoseconds| nanoseconds < 1_000_000_000)
+                .ok_or(Errno::EINVAL)?;
+            Ok(NewTime::At(Timestamp { seconds: time.seconds, nanoseconds }))
+        }
+    }
+}
+
+pub async fn utimensat(call: &Call) -> SysResult {
+    let user = call.user();
+    let address = call.argument(2);
+    let (accessed, modified) = if address == 0 {
+        (NewTime::Now, NewTime::Now)
+    } else {
+        let [accessed, modified]: [FileTime; 2] = user.read_value(address).await?;
+        if (accessed.nanoseconds, modified.nanoseconds) == (UTIME_OMIT, UTIME_OMIT) {
+            return Ok(0);
+        }
+        (new_time(accessed)?, new_time(modified)?)
+    };
+    let flags = AtFlags::from_bits(call.unsigned(3)).ok_or(Errno::EINVAL)?;
+    // Without a path the times are those of the descriptor's file.
+    if call.argument(1) == 0 && call.int(0) != AT_FDCWD {
+        if !flags.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        let file = usable(call, 0)?;
+        tree::change_times(file.location(), &call.thread.identity(), accessed, modified)?;
+        return Ok(0);
+    }
+    let permitted = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    if !permitted.contains(flags) {
+        return Err(Errno::EINVAL);
+    }
+    let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
+    let may_be_empty = flags.contains(AtFlags::EMPTY_PATH) && call.argument(1) != 0;
+    let (location, identity) =
+        resolve_or_itself(call, call.int(0), 1, follow, may_be_empty).await?;
+    tree::change_times(&location, &identity, accessed, modified)?;
+    Ok(0)
+}
+
+/// A time in microseconds (`struct timeval`).
+fn from_microseconds(time: FileTime) -> Result<NewTime, Errno> {
+    let microseconds = u32::try_from(time.nanoseconds)
+        .ok()
+        .filter(|&microseconds| microseconds < 1_000_000)
+        .ok_or(Errno::EINVAL)?;
+    let nanoseconds = microseconds * 1000;
+    Ok(NewTime::At(Timestamp { seconds: time.seconds, nanoseconds }))
+}
+
+async fn change_by_microseconds(call: &Call, directory: i32, index: usize) -> SysResult {
+    let address = call.argument(index + 1);
+    let (accessed, modified) = if address == 0 {
+        (NewTime::Now, NewTime::Now)
+    } else {
+        let [accessed, modified]: [FileTime; 2] = call.user().read_value(address).await?;
+        (from_microseconds(accessed)?, from_microseconds(modified)?)
+    };
+    if call.argument(index) == 0 && directory != AT_FDCWD {
+        let file = usable(call, 0)?;
+        tree::change_times(file.location(), &call.thread.identity(), accessed, modified)?;
+        return Ok(0);
+    }
+    let (location, identity) = resolve(call, directory, index, true).await?;
+    tree::change_times(&location, &identity, accessed, modified)?;
+    Ok(0)
+}
+
+pub async fn utimes(call: &Call) -> SysResult {
+    change_by_microseconds(call, AT_FDCWD, 0).await
+}
+
+pub async fn futimesat(call: &Call) -> SysResult {
+    change_by_microseconds(call, call.int(0), 1).await
+}
+
+pub async fn utime(call: &Call) -> SysResult {
+    let address = call.argument(1);
+    let (accessed, modified) = if address == 0 {
+        (NewTime::Now, NewTime::Now)
+    } else {
+        let times: [i64; 2] = call.user().read_value(address).await?;
+        let [accessed, modified] =
+            times.map(|seconds| NewTime::At(Timestamp { seconds, nanoseconds: 0 }));
+        (accessed, modified)
+    };
+    let (location, identity) = resolve(call, AT_FDCWD, 0, true).await?;
+    tree::change_times(&location, &identity, accessed, modified)?;
+    Ok(0)
+}
+
+/// The size in an argument: `EINVAL` when negative; `EFBIG` and a signal past the caller's limit.
+fn new_size(call: &Call, index: usize) -> Result<u64, Errno> {
+    let size = call.argument(index);
+    if i64::try_from(size).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(size)
+}
+
+fn check_limit(call: &Call, old_size: u64, size: u64) -> Result<(), Errno> {
+    let limit = call.process().limits.soft(Resource::FileSize);
+    if size > limit && size > old_size {
+        raise(call, Signal::SIGXFSZ);
+        return Err(Errno::EFBIG);
+    }
+    Ok(())
+}
+
+pub async fn truncate(call: &Call) -> SysResult {
+    let size = new_size(call, 1)?;
+    let (location, identity) = resolve(call, AT_FDCWD, 0, true).await?;
+    if location.inode.kind() == NodeKind::Regular {
+        check_limit(call, location.inode.metadata().size, size)?;
+    }
+    tree::truncate(&location, &identity, size)?;
+    Ok(0)
+}
+
+pub fn ftruncate(call: &Call) -> SysResult {
+    let size = new_size(call, 1)?;
+    let file = usable(call, 0)?;
+    if !is_regular(&file) || !file.flags().writes() {
+        return Err(Errno::EINVAL);
+    }
+    check_limit(call, file.inode().metadata().size, size)?;
+    tree::resize(file.inode(), &call.thread.identity(), size)?;
+    Ok(0)
+}
+
+pub fn fallocate(call: &Call) -> SysResult {
+    let file = usable(call, 0)?;
+    let (offset, length) = (call.argument(2) as i64, call.argument(3) as i64);
+    if offset < 0 || length <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let flags = AllocateFlags::from_bits(call.unsigned(1)).ok_or(Errno::EOPNOTSUPP)?;
+    let punches = flags.contains(AllocateFlags::PUNCH_HOLE);
+    if punches && !flags.contains(AllocateFlags::KEEP_SIZE) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if !file.flags().writes() {
+        return Err(Errno::EBADF);
+    }
+    match file.inode().kind() {
+        NodeKind::Regular => {}
+        NodeKind::Fifo => return Err(Errno::ESPIPE),
+        NodeKind::Directory => return Err(Errno::EISDIR),
+        _ => return Err(Errno::ENODEV),
+    }
+    let (offset, length) = (offset.unsigned_abs(), length.unsigned_abs());
+    let end = offset.checked_add(length).filter(|&end| i64::try_from(end).is_ok());
+    let end = end.ok_or(Errno::EFBIG)?;
+    if !flags.contains(AllocateFlags::KEEP_SIZE) {
+        check_limit(call, file.inode().metadata().size, end)?;
+    }
+    file.inode().allocate(flags, offset, length)?;
+    Ok(0)
+}
+
+/// Advice changes nothing here: all files are in memory.
+pub fn fadvise64(call: &Call) -> SysResult {
+    let file = usable(call, 0)?;
+    if file.inode().kind() == NodeKind::Fifo {
+        return Err(Errno::ESPIPE);
+    }
+    let (length, advice) = (call.argument(2) as i64, call.int(3));
+    if length < 0 || !(0..=5).contains(&advice) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(0)
+}

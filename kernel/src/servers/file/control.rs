@@ -1,0 +1,284 @@
+//! Settings of descriptors and devices: fcntl, flock, ioctl.
+
+use core::future::poll_fn;
+use core::task::Poll;
+
+use abi::Errno;
+use abi::fs::fcntl::*;
+use abi::fs::*;
+use abi::terminal::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use fs::lock::{self, LockKind, Owner, Range, Record};
+use fs::pipe::PipeEnd;
+use fs::{NodeKind, OpenFile};
+
+use super::descriptor::{duplicate_from, install};
+use super::support::usable;
+use crate::call::{Call, SysResult};
+use crate::process::{Capability, Interrupted};
+
+/// Commands that work on a mere place (`O_PATH`).
+const PLACE_COMMANDS: [i32; 5] = [F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL];
+
+pub async fn fcntl(call: &Call) -> SysResult {
+    let file = call.file(0)?;
+    let command = call.int(1);
+    if file.is_path_only() && !PLACE_COMMANDS.contains(&command) {
+        return Err(Errno::EBADF);
+    }
+    let argument = call.argument(2);
+    let files = call.thread.files();
+    let descriptor = call.int(0);
+    match command {
+        // The argument is a C `int`.
+        F_DUPFD => duplicate_from(call, file, argument & 0xffff_ffff, false),
+        F_DUPFD_CLOEXEC => duplicate_from(call, file, argument & 0xffff_ffff, true),
+        F_GETFD => Ok(u64::from(files.close_on_exec(descriptor)?)),
+        F_SETFD => {
+            files.set_close_on_exec(descriptor, argument & FD_CLOEXEC != 0)?;
+            Ok(0)
+        }
+        F_GETFL => Ok(u64::from((file.flags() | OpenFlags::LARGEFILE).bits() & shown(&file))),
+        F_SETFL => set_flags(call, &file, argument),
+        F_GETLK | F_OFD_GETLK => get_lock(call, &file, command == F_OFD_GETLK).await,
+        F_SETLK | F_SETLKW => set_lock(call, &file, false, command == F_SETLKW).await,
+        F_OFD_SETLK | F_OFD_SETLKW => set_lock(call, &file, true, command == F_OFD_SETLKW).await,
+        F_SETOWN => {
+            let id = argument as u32 as i32;
+            let (kind, id) = if id < 0 { (2, id.checked_neg().ok_or(Errno::EINVAL)?) } else { (1, id) };
+            file.set_owner(kind, id);
+            Ok(0)
+        }
+        F_GETOWN => {
+            let (kind, id) = file.owner();
+            Ok(if kind == 2 { -i64::from(id) } else { i64::from(id) } as u64)
+        }
+        F_SETOWN_EX => {
+            let owner: [i32; 2] = call.user().read_value(argument).await?;
+            let [kind @ 0..=2, id] = owner else { return Err(Errno::EINVAL) };
+            file.set_owner(kind, id);
+            Ok(0)
+        }
+        F_GETOWN_EX => {
+            let (kind, id) = file.owner();
+            call.user().write_value(argument, &[kind, id]).await?;
+            Ok(0)
+        }
+        F_SETSIG => {
+            let signal = i32::try_from(argument).map_err(|_| Errno::EINVAL)?;
+            if !(0..=64).contains(&signal) {
+                return Err(Errno::EINVAL);
+            }
+            file.set_owner_signal(signal);
+            Ok(0)
+        }
+        F_GETSIG => Ok(u64::from(file.owner_signal().unsigned_abs())),
+        // Leases are not granted.
+        F_GETLEASE => Ok(F_UNLCK as u64),
+        F_SETLEASE => Err(Errno::EAGAIN),
+        F_SETPIPE_SZ | F_GETPIPE_SZ => pipe_size(call, &file, command, argument),
+        F_ADD_SEALS => {
+            if !file.flags().writes() {
+                return Err(Errno::EPERM);
+            }
+            let seals = u32::try_from(argument).ok().and_then(Seals::from_bits);
+            file.inode().add_seals(seals.ok_or(Errno::EINVAL)?)?;
+            Ok(0)
+        }
+        F_GET_SEALS => Ok(u64::from(file.inode().seals().ok_or(Errno::EINVAL)?.bits())),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Bits that `F_GETFL` shows.
+fn shown(file: &OpenFile) -> u32 {
+    if file.is_path_only() { !OpenFlags::LARGEFILE.bits() } else { u32::MAX }
+}
+
+fn set_flags(call: &Call, file: &OpenFile, argument: u64) -> SysResult {
+    let flags = OpenFlags::from_bits_truncate(argument as u32);
+    let newly_unseen =
+        flags.contains(OpenFlags::NOATIME) && !file.flags().contains(OpenFlags::NOATIME);
+    if newly_unseen && !call.thread.identity().owns(file.inode().permissions().user) {
+        return Err(Errno::EPERM);
+    }
+    file.file().check_flags(flags)?;
+    file.change_flags(fs::file::CHANGEABLE_FLAGS, flags);
+    Ok(0)
+}
+
+fn pipe_size(call: &Call, file: &OpenFile, command: i32, argument: u64) -> SysResult {
+    let behaviour = file.file().as_any();
+    let end = behaviour.downcast_ref::<PipeEnd>().ok_or(Errno::EBADF)?;
+    if command == F_GETPIPE_SZ {
+        return Ok(end.capacity() as u64);
+    }
+    let privileged = call.thread.credentials().is_capable(Capability::Resource);
+    end.set_capacity(argument & 0xffff_ffff, privileged).map(|size| size as u64)
+}
+
+/// The kind of lock that a request names.
+fn lock_kind(kind: i16) -> Result<Option<LockKind>, Errno> {
+    match kind {
+        F_RDLCK => Ok(Some(LockKind::Shared)),
+        F_WRLCK => Ok(Some(LockKind::Exclusive)),
+        F_UNLCK => Ok(None),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn lock_range(file: &OpenFile, lock: &FileLock) -> Result<Range, Errno> {
+    let base = match i32::from(lock.whence) {
+        seek::SEEK_SET => 0,
+        seek::SEEK_CUR => file.position(),
+        seek::SEEK_END => file.inode().metadata().size,
+        _ => return Err(Errno::EINVAL),
+    };
+    let base = i64::try_from(base).map_err(|_| Errno::EOVERFLOW)?;
+    Range::new(base.checked_add(lock.start).ok_or(Errno::EOVERFLOW)?, lock.length)
+}
+
+fn lock_owner(call: &Call, file: &OpenFile, of_description: bool) -> (Owner, i32) {
+    if of_description {
+        (Owner::Description(file.id()), -1)
+    } else {
+        (Owner::Process(call.thread.files().number()), call.process().pid.0)
+    }
+}
+
+async fn get_lock(call: &Call, file: &OpenFile, of_description: bool) -> SysResult {
+    let mut lock: FileLock = call.user().read_value(call.argument(2)).await?;
+    if of_description && lock.process != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let kind = lock_kind(lock.kind)?.ok_or(Errno::EINVAL)?;
+    let range = lock_range(file, &lock)?;
+    let (owner, _) = lock_owner(call, file, of_description);
+    match lock::test(file.inode().id(), owner, kind, &range) {
+        None => lock.kind = F_UNLCK,
+        Some(record) => {
+            lock.kind = if record.kind == LockKind::Shared { F_RDLCK } else { F_WRLCK };
+            lock.whence = 0;
+            lock.start = i64::try_from(record.range.start).unwrap_or(i64::MAX);
+            lock.length = record.range.length();
+            lock.process = record.process;
+        }
+    }
+    call.user().write_value(call.argument(2), &lock).await?;
+    Ok(0)
+}
+
+async fn set_lock(call: &Call, file: &OpenFile, of_description: bool, waits: bool) -> SysResult {
+    let lock: FileLock = call.user().read_value(call.argument(2)).await?;
+    if of_description && lock.process != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let range = lock_range(file, &lock)?;
+    let kind = lock_kind(lock.kind)?;
+    match kind {
+        Some(LockKind::Shared) if !file.flags().reads() => return Err(Errno::EBADF),
+        Some(LockKind::Exclusive) if !file.flags().writes() => return Err(Errno::EBADF),
+        _ => {}
+    }
+    let (owner, process) = lock_owner(call, file, of_description);
+    let attempt = || lock::set(file, owner, process, kind, &range);
+    let Err(holder) = attempt() else { return Ok(0) };
+    if !waits {
+        return Err(Errno::EAGAIN);
+    }
+    wait_for_lock(call, owner, holder, attempt).await
+}
+
+/// Tries again whenever a lock goes away, until it works, a signal comes or a deadlock shows.
+async fn wait_for_lock(
+    call: &Call,
+    owner: Owner,
+    mut holder: Record,
+    attempt: impl Fn() -> Result<(), Record>,
+) -> SysResult {
+    loop {
+        lock::wait_for(owner, holder.owner)?;
+        let wait = lock::released().wait_until(|| match attempt() {
+            Ok(()) => Some(None),
+            // The holder changed, which may be a new deadlock.
+            Err(record) if record.owner != holder.owner => Some(Some(record)),
+            Err(_) => None,
+        });
+        let result = call.thread.interruptible(wait).await;
+        lock::stop_waiting(owner);
+        match result {
+            Ok(None) => return Ok(0),
+            Ok(Some(record)) => holder = record,
+            Err(Interrupted) => return Err(Errno::ERESTARTSYS),
+        }
+    }
+}
+
+pub async fn flock(call: &Call) -> SysResult {
+    let operation = call.int(1);
+    let kind = match operation & !flock::LOCK_NB {
+        flock::LOCK_SH => Some(LockKind::Shared),
+        flock::LOCK_EX => Some(LockKind::Exclusive),
+        flock::LOCK_UN => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    let file = usable(call, 0)?;
+    let waits = operation & flock::LOCK_NB == 0;
+    match lock::flock(&file, kind) {
+        Err(Errno::EAGAIN) if waits => {}
+        result => return result.map(|()| 0),
+    }
+    let mut registrations = Vec::new();
+    let wait = poll_fn(|context| {
+        registrations.clear();
+        registrations.push(lock::released().register(context.waker()));
+        match lock::flock_quietly(&file, kind) {
+            Err(Errno::EAGAIN) => Poll::Pending,
+            result => Poll::Ready(result),
+        }
+    });
+    match call.thread.interruptible(wait).await {
+        Ok(result) => result.map(|()| 0),
+        Err(Interrupted) => Err(Errno::ERESTARTSYS),
+    }
+}
+
+pub async fn ioctl(call: &Call) -> SysResult {
+    let file = usable(call, 0)?;
+    let request = call.unsigned(1);
+    let argument = call.argument(2);
+    let user = call.user();
+    match request {
+        FIOCLEX | FIONCLEX => {
+            call.thread.files().set_close_on_exec(call.int(0), request == FIOCLEX)?;
+            return Ok(0);
+        }
+        FIONBIO | FIOASYNC => {
+            let on: i32 = user.read_value(argument).await?;
+            let which = if request == FIONBIO { OpenFlags::NONBLOCK } else { OpenFlags::ASYNC };
+            file.change_flags(which, if on != 0 { which } else { OpenFlags::empty() });
+            return Ok(0);
+        }
+        FIONREAD if file.inode().kind() == NodeKind::Regular => {
+            let left = file.inode().metadata().size.saturating_sub(file.position());
+            let left = i32::try_from(left).unwrap_or(i32::MAX);
+            user.write_value(argument, &left).await?;
+            return Ok(0);
+        }
+        _ => {}
+    }
+    let length = file.file().ioctl_input(request)?;
+    let input = user.read_vector(argument, length).await?;
+    let answer = file.file().ioctl(&*call.thread, request, argument, &input)?;
+    if !answer.output.is_empty() {
+        user.write_bytes(argument, &answer.output).await?;
+    }
+    match answer.opened {
+        None => Ok(answer.value),
+        Some(opened) => {
+            let close_on_exec = argument & u64::from(OpenFlags::CLOEXEC.bits()) != 0;
+            install(call, Arc::clone(&opened), close_on_exec)
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Calls of class file, and pipes.
+//!
+//! | module | calls |
+//! |---|---|
+//! | `transfer` | read, write and their vectored and positioned kin |
+//! | `copy` | sendfile, copy_file_range |
+//! | `descriptor` | open, close, dup, pipe, memfd_create |
+//! | `control` | fcntl, flock, ioctl |
+//! | `status` | stat, statx, statfs, access, readlink |
+//! | `change` | mkdir, mknod, link, unlink, rename |
+//! | `attributes` | chmod, chown, utimes, truncate, fallocate |
+//! | `directory` | getdents, lseek, getcwd, chdir, chroot, umask |
+//! | `poll` | poll, select |
+//! | `mount` | mount, umount2, sync |
+//!
+//! The file system never waits. Where a call has to, `support::ready` waits for the file's readiness
+//! with no lock held, and the call tries again.
+
+mod attributes;
+mod change;
+mod control;
+mod copy;
+mod descriptor;
+mod directory;
+mod mount;
+mod poll;
+mod status;
+mod support;
+mod transfer;
+
+use policy::table::number;
+
+use crate::call::{Call, SysResult};
+use crate::dispatch;
+
+pub use descriptor::{pipe, pipe2};
+pub use poll::continue_poll;
+
+/// Carries out a call of this class.
+pub async fn serve(call: &Call) -> SysResult {
+    match call.number {
+        number::read => transfer::read(call).await,
+        number::write => transfer::write(call).await,
+        number::open => descriptor::open(call).await,
+        number::close => descriptor::close(call),
+        number::stat => status::stat(call, true).await,
+        number::fstat => status::fstat(call).await,
+        number::lstat => status::stat(call, false).await,
+        number::poll => poll::poll(call).await,
+        number::lseek => directory::lseek(call),
+        number::ioctl => control::ioctl(call).await,
+        number::pread64 => transfer::pread64(call).await,
+        number::pwrite64 => transfer::pwrite64(call).await,
+        number::readv => transfer::readv(call).await,
+        number::writev => transfer::writev(call).await,
+        number::preadv => transfer::preadv(call).await,
+        number::pwritev => transfer::pwritev(call).await,
+        number::preadv2 => transfer::preadv2(call).await,
+        number::pwritev2 => transfer::pwritev2(call).await,
+        number::select => poll::select(call).await,
+        number::pselect6 => poll::pselect6(call).await,
+        number::ppoll => poll::ppoll(call).await,
+        number::dup => descriptor::dup(call),
+        number::dup2 => descriptor::dup2(call),
+        number::dup3 => descriptor::dup3(call),
+        number::sendfile => copy::sendfile(call).await,
+        number::copy_file_range => copy::copy_file_range(call).await,
+        number::fcntl => control::fcntl(call).await,
+        number::flock => control::flock(call).await,
+        number::fsync | number::fdatasync => mount::fsync(call),
+        number::sync => Ok(0),
+        number::syncfs => mount::syncfs(call),
+        number::access => status::access(call).await,
+        number::faccessat => status::faccessat(call, 0).await,
+        number::faccessat2 => status::faccessat(call, call.unsigned(3)).await,
+        number::newfstatat => status::newfstatat(call).await,
+        number::statx => status::statx(call).await,
+        number::statfs => status::statfs(call).await,
+        number::fstatfs => status::fstatfs(call).await,
+        number::readlink => status::readlink(call).await,
+        number::readlinkat => status::readlinkat(call).await,
+        number::creat => descriptor::creat(call).await,
+        number::openat => descriptor::openat(call).await,
+        number::openat2 => descriptor::openat2(call).await,
+        number::close_range => descriptor::close_range(call),
+        number::memfd_create => descriptor::memfd_create(call).await,
+        number::truncate => attributes::truncate(call).await,
+        number::ftruncate => attributes::ftruncate(call),
+        number::fallocate => attributes::fallocate(call),
+        number::fadvise64 => attributes::fadvise64(call),
+        number::chmod => attributes::chmod(call).await,
+        number::fchmod => attributes::fchmod(call),
+        number::fchmodat => attributes::fchmodat(call, 0).await,
+        number::fchmodat2 => attributes::fchmodat(call, call.unsigned(3)).await,
+        number::chown => attributes::chown(call, true).await,
+        number::lchown => attributes::chown(call, false).await,
+        number::fchown => attributes::fchown(call),
+        number::fchownat => attributes::fchownat(call).await,
+        number::utime => attributes::utime(call).await,
+        number::utimes => attributes::utimes(call).await,
+        number::futimesat => attributes::futimesat(call).await,
+        number::utimensat => attributes::utimensat(call).await,
+        number::getdents => directory::getdents(call, false).await,
+        number::getdents64 => directory::getdents(call, true).await,
+        number::getcwd => directory::getcwd(call).await,
+        number::chdir => directory::chdir(call).await,
+        number::fchdir => directory::fchdir(call),
+        number::chroot => directory::chroot(call).await,
+        number::umask => directory::umask(call),
+        number::rename => change::rename(call).await,
+        number::renameat => change::renameat(call, 0).await,
+        number::renameat2 => change::renameat(call, call.unsigned(4)).await,
+        number::mkdir => change::mkdir(call).await,
+        number::mkdirat => change::mkdirat(call).await,
+        number::rmdir => change::rmdir(call).await,
+        number::link => change::link(call).await,
+        number::linkat => change::linkat(call).await,
+        number::unlink => change::unlink(call).await,
+        number::unlinkat => change::unlinkat(call).await,
+        number::symlink => change::symlink(call).await,
+        number::symlinkat => change::symlinkat(call).await,
+        number::mknod => change::mknod(call).await,
+        number::mknodat => change::mknodat(call).await,
+        number::mount => mount::mount(call).await,
+        number::umount2 => mount::umount2(call).await,
+        _ => Err(dispatch::unknown(call.number)),
+    }
+}

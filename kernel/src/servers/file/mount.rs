@@ -1,0 +1,153 @@
+//! Mounts: mount, umount2; and the calls that make files stable, which files in memory always are.
+
+use abi::Errno;
+use abi::fs::mount::*;
+use abi::fs::{AT_FDCWD, PROC_SUPER_MAGIC};
+use alloc::string::String;
+use alloc::sync::Arc;
+use base::sync::Once;
+use fs::inode::FileSystem;
+use fs::tmpfs::{Options, TmpFs};
+use fs::{Location, NodeKind, mount as mounts};
+
+use super::support::{path, resolve, usable};
+use crate::call::{Call, SysResult};
+use crate::memory::PAGE;
+use crate::process::Capability;
+
+pub fn fsync(call: &Call) -> SysResult {
+    match usable(call, 0)?.inode().kind() {
+        NodeKind::Regular | NodeKind::Directory | NodeKind::BlockDevice => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+pub fn syncfs(call: &Call) -> SysResult {
+    usable(call, 0)?;
+    Ok(0)
+}
+
+/// File systems of which there is one, shown wherever they are mounted.
+static SINGLE: [Once<Arc<dyn FileSystem>>; 3] = [Once::new(), Once::new(), Once::new()];
+const SINGLE_NAMES: [&str; 3] = ["proc", "devtmpfs", "devpts"];
+
+/// Says which file system a `mount` of type `proc`, `devtmpfs` or `devpts` shows. Once each, at boot.
+pub fn offer(file_system: Arc<dyn FileSystem>) {
+    let name = file_system.type_name();
+    let slot = SINGLE_NAMES.iter().position(|single| *single == name);
+    if let Some(slot) = slot.and_then(|slot| SINGLE.get(slot)) {
+        // A second offer of a type would be the same file system.
+        let _ = slot.set(file_system);
+    }
+}
+
+/// Type names for `/proc/filesystems`.
+pub const TYPE_NAMES: [&str; 4] = ["tmpfs", "proc", "devtmpfs", "devpts"];
+
+async fn optional_string(call: &Call, index: usize) -> Result<String, Errno> {
+    let address = call.argument(index);
+    if address == 0 {
+        return Ok(String::new());
+    }
+    let bytes = call.user().read_string(address, PAGE as usize).await.map_err(|error| match error {
+        Errno::ENAMETOOLONG => Errno::EINVAL,
+        error => error,
+    })?;
+    String::from_utf8(bytes).map_err(|_| Errno::EINVAL)
+}
+
+pub async fn mount(call: &Call) -> SysResult {
+    let mut flags = call.argument(3);
+    if flags & MS_MGC_MSK == MS_MGC_VAL {
+        flags &= !MS_MGC_MSK;
+    }
+    let type_name = optional_string(call, 2).await?;
+    let source = optional_string(call, 0).await?;
+    let data = optional_string(call, 4).await?;
+    let (at, identity) = resolve(call, AT_FDCWD, 1, true).await?;
+    call.thread.credentials().require(Capability::Administer)?;
+    if flags & MS_REMOUNT != 0 {
+        return remount(&at, flags, &data);
+    }
+    if flags & MS_BIND != 0 {
+        let start = super::support::Start::new(call, AT_FDCWD, source.as_bytes())?;
+        let from = start.resolve(source.as_bytes(), true)?;
+        if (from.inode.kind() == NodeKind::Directory) != (at.inode.kind() == NodeKind::Directory) {
+            return Err(Errno::ENOTDIR);
+        }
+        mounts::bind(&at, &from, flags & MS_REC != 0)?;
+        return Ok(0);
+    }
+    // There is one tree for everybody, so how changes spread makes no difference.
+    if flags & (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE) != 0 {
+        return if at.is_mount_root() { Ok(0) } else { Err(Errno::EINVAL) };
+    }
+    if flags & MS_MOVE != 0 {
+        let start = super::support::Start::new(call, AT_FDCWD, source.as_bytes())?;
+        let from = start.resolve(source.as_bytes(), true)?;
+        mounts::relocate(&from, &at)?;
+        return Ok(0);
+    }
+    if type_name.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    let file_system = make(&type_name, &data, &identity)?;
+    if at.inode.kind() != NodeKind::Directory {
+        return Err(Errno::ENOTDIR);
+    }
+    let source = if source.is_empty() { "none" } else { &source };
+    mounts::mount(&at, file_system, source, flags)?;
+    Ok(0)
+}
+
+fn make(
+    type_name: &str,
+    data: &str,
+    identity: &fs::Identity,
+) -> Result<Arc<dyn FileSystem>, Errno> {
+    if matches!(type_name, "tmpfs" | "ramfs") {
+        let defaults = Options { user: identity.user, group: identity.group, ..Options::parse(data)? };
+        let file_system: Arc<dyn FileSystem> = TmpFs::new(&defaults)?;
+        return Ok(file_system);
+    }
+    let slot = SINGLE_NAMES.iter().position(|name| *name == type_name).ok_or(Errno::ENODEV)?;
+    SINGLE.get(slot).and_then(Once::get).cloned().ok_or(Errno::ENODEV)
+}
+
+fn remount(at: &Location, flags: u64, data: &str) -> SysResult {
+    if !at.is_mount_root() {
+        return Err(Errno::EINVAL);
+    }
+    // With `MS_BIND` only the flags of this mount change.
+    let is_plain = flags & MS_BIND == 0;
+    if is_plain && at.mount.file_system().statistics().magic != PROC_SUPER_MAGIC {
+        at.mount.file_system().remount(data)?;
+    }
+    at.mount.set_flags(flags);
+    Ok(0)
+}
+
+pub async fn umount2(call: &Call) -> SysResult {
+    let flags = call.unsigned(1);
+    if flags & !(MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let name = path(call, 0).await?;
+    let start = super::support::Start::new(call, AT_FDCWD, &name)?;
+    let location = start.resolve(&name, flags & UMOUNT_NOFOLLOW == 0)?;
+    if !location.is_mount_root() {
+        return Err(Errno::EINVAL);
+    }
+    call.thread.credentials().require(Capability::Administer)?;
+    let expires = flags & MNT_EXPIRE != 0;
+    if expires && flags & (MNT_FORCE | MNT_DETACH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if expires {
+        // The first of two attempts only marks; every mount here counts as in use in between.
+        return Err(Errno::EAGAIN);
+    }
+    drop(start);
+    mounts::unmount(location, flags & MNT_DETACH != 0)?;
+    Ok(0)
+}

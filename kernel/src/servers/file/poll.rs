@@ -1,0 +1,327 @@
+//! Waiting for several files: poll, ppoll, select, pselect6.
+//!
+//! A first look registers nowhere: most calls find something. Only a call that waits enters the wait
+//! queues of its files, and looks again after that.
+
+use core::future::poll_fn;
+use core::task::Poll;
+
+use abi::Errno;
+use abi::fs::{PollEvents, PollFd};
+use abi::signal::SignalSet;
+use abi::time::{Timespec, Timeval};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use base::time::{self, with_deadline};
+use fs::OpenFile;
+use fs::poll::PollTable;
+use zerocopy::IntoBytes;
+
+use crate::call::{Call, SysResult};
+use crate::process::{Interrupted, Resource};
+use crate::signal::{RestartBlock, with_mask};
+
+/// One file that is waited for.
+struct Watched {
+    file: Option<Arc<OpenFile>>,
+    wanted: PollEvents,
+    found: PollEvents,
+}
+
+impl Watched {
+    fn look(&mut self, table: Option<&mut PollTable<'_>>) -> bool {
+        self.found = match &self.file {
+            Some(file) => {
+                file.file().poll(self.wanted, table) & (self.wanted | PollEvents::ALWAYS)
+            }
+            None => PollEvents::NVAL,
+        };
+        !self.found.is_empty()
+    }
+}
+
+/// How a wait ended.
+enum Waited {
+    /// Something was found, or the time is over.
+    Done,
+    /// A signal came first.
+    Interrupted,
+}
+
+async fn wait(call: &Call, watched: &mut [Watched], deadline_ns: Option<u64>) -> Waited {
+    let mut is_any = false;
+    for watch in watched.iter_mut() {
+        is_any |= watch.look(None);
+    }
+    if is_any || deadline_ns.is_some_and(|deadline_ns| deadline_ns <= time::now_ns()) {
+        return Waited::Done;
+    }
+    let mut registrations = Vec::new();
+    let look = poll_fn(|context| {
+        registrations.clear();
+        let mut is_any = false;
+        for watch in watched.iter_mut() {
+            let mut table = PollTable::new(context.waker(), &mut registrations);
+            is_any |= watch.look(Some(&mut table));
+        }
+        if is_any { Poll::Ready(()) } else { Poll::Pending }
+    });
+    match call.thread.interruptible(with_deadline(look, deadline_ns)).await {
+        Ok(_) => Waited::Done,
+        Err(Interrupted) => Waited::Interrupted,
+    }
+}
+
+/// The array of a `poll`, decoded.
+struct PollArray {
+    raw: Vec<PollFd>,
+    watched: Vec<Watched>,
+}
+
+async fn read_array(call: &Call, address: u64, count: u64) -> Result<PollArray, Errno> {
+    if count > call.process().limits.soft(Resource::Files) {
+        return Err(Errno::EINVAL);
+    }
+    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
+    let raw: Vec<PollFd> = call.user().read_array(address, count).await?;
+    let files = call.thread.files();
+    // Negative descriptors stay out; the rest keep their order.
+    let watched = raw
+        .iter()
+        .filter(|entry| entry.descriptor >= 0)
+        .map(|entry| Watched {
+            file: files.get(entry.descriptor).ok(),
+            wanted: PollEvents::from_bits_truncate(entry.events),
+            found: PollEvents::empty(),
+        })
+        .collect();
+    Ok(PollArray { raw, watched })
+}
+
+impl PollArray {
+    /// Writes what was found back; how many entries have something.
+    async fn answer(mut self, call: &Call, address: u64) -> SysResult {
+        let mut watched = self.watched.iter();
+        let mut count = 0;
+        for entry in &mut self.raw {
+            let found = if entry.descriptor < 0 { None } else { watched.next() };
+            entry.returned_events = found.map_or(0, |watch| watch.found.bits());
+            count += u64::from(entry.returned_events != 0);
+        }
+        call.user().write_bytes(address, self.raw.as_bytes()).await?;
+        Ok(count)
+    }
+}
+
+pub async fn poll(call: &Call) -> SysResult {
+    let timeout_ms = call.int(2);
+    let deadline_ns = u64::try_from(timeout_ms)
+        .ok()
+        .map(|timeout_ms| time::now_ns().saturating_add(timeout_ms * 1_000_000));
+    continue_poll(call, call.argument(0), u64::from(call.unsigned(1)), deadline_ns).await
+}
+
+/// Does a `poll`, from its start or after a signal that had no handler.
+pub async fn continue_poll(
+    call: &Call,
+    array: u64,
+    count: u64,
+    deadline_ns: Option<u64>,
+) -> SysResult {
+    let mut decoded = read_array(call, array, count).await?;
+    match wait(call, &mut decoded.watched, deadline_ns).await {
+        Waited::Done => decoded.answer(call, array).await,
+        Waited::Interrupted => {
+            call.thread.signals.set_restart(RestartBlock::Poll { array, count, deadline_ns });
+            Err(Errno::ERESTART_RESTARTBLOCK)
+        }
+    }
+}
+
+/// A signal mask of `ppoll` and `pselect6`.
+async fn read_mask(call: &Call, address: u64, size: u64) -> Result<Option<SignalSet>, Errno> {
+    if address == 0 {
+        return Ok(None);
+    }
+    if size != SignalSet::SIZE {
+        return Err(Errno::EINVAL);
+    }
+    let bits: u64 = call.user().read_value(address).await?;
+    Ok(Some(SignalSet(bits).without(SignalSet::UNBLOCKABLE)))
+}
+
+/// The end of a wait whose length is in a `struct timespec`; none for a null address.
+async fn read_timeout(call: &Call, address: u64) -> Result<Option<u64>, Errno> {
+    if address == 0 {
+        return Ok(None);
+    }
+    let timeout_ns = call.user().read_value::<Timespec>(address).await?.to_ns()?;
+    Ok(Some(time::now_ns().saturating_add(timeout_ns)))
+}
+
+/// Writes what is left of the time. A failure is no error, as in Linux.
+async fn write_left(call: &Call, address: u64, deadline_ns: Option<u64>) {
+    if let Some(deadline_ns) = deadline_ns {
+        let left = Timespec::from_ns(deadline_ns.saturating_sub(time::now_ns()));
+        let _ = call.user().write_value(address, &left).await;
+    }
+}
+
+pub async fn ppoll(call: &Call) -> SysResult {
+    let deadline_ns = read_timeout(call, call.argument(2)).await?;
+    let mask = read_mask(call, call.argument(3), call.argument(4)).await?;
+    let array = call.argument(0);
+    let result = with_mask(&call.thread, mask, async {
+        let mut decoded = read_array(call, array, u64::from(call.unsigned(1))).await?;
+        match wait(call, &mut decoded.watched, deadline_ns).await {
+            Waited::Done => decoded.answer(call, array).await,
+            Waited::Interrupted => Err(Errno::ERESTARTNOHAND),
+        }
+    })
+    .await;
+    write_left(call, call.argument(2), deadline_ns).await;
+    result
+}
+
+const WORD_BITS: usize = 64;
+/// What makes a descriptor readable, writable and exceptional for `select`.
+const READ_EVENTS: PollEvents = PollEvents::READABLE
+    .union(PollEvents::RDBAND)
+    .union(PollEvents::HUP)
+    .union(PollEvents::ERR)
+    .union(PollEvents::NVAL);
+const WRITE_EVENTS: PollEvents = PollEvents::WRITABLE
+    .union(PollEvents::WRBAND)
+    .union(PollEvents::ERR)
+    .union(PollEvents::NVAL);
+const EXCEPTION_EVENTS: PollEvents = PollEvents::PRI.union(PollEvents::NVAL);
+const SETS: [PollEvents; 3] = [READ_EVENTS, WRITE_EVENTS, EXCEPTION_EVENTS];
+
+/// The three sets of a `select`, decoded: for each descriptor in any of them, what is watched.
+struct Sets {
+    words: usize,
+    descriptors: Vec<usize>,
+    /// For each descriptor, which of the three sets it is in.
+    members: Vec<[bool; 3]>,
+    watched: Vec<Watched>,
+}
+
+fn is_member(set: &[u64], descriptor: usize) -> bool {
+    set.get(descriptor / WORD_BITS).is_some_and(|word| word >> (descriptor % WORD_BITS) & 1 != 0)
+}
+
+async fn read_sets(call: &Call) -> Result<Sets, Errno> {
+    let count = usize::try_from(call.int(0)).map_err(|_| Errno::EINVAL)?;
+    let files = call.thread.files();
+    let count = count.min(files.capacity().next_multiple_of(WORD_BITS));
+    let words = count.div_ceil(WORD_BITS);
+    let user = call.user();
+    let mut sets: [Vec<u64>; 3] = [Vec::new(), Vec::new(), Vec::new()];
+    for (set, index) in sets.iter_mut().zip(1..) {
+        let address = call.argument(index);
+        if address != 0 {
+            *set = user.read_array(address, words).await?;
+        }
+    }
+    let mut decoded =
+        Sets { words, descriptors: Vec::new(), members: Vec::new(), watched: Vec::new() };
+    for descriptor in 0..count {
+        let members = [0, 1, 2]
+            .map(|index| sets.get(index).is_some_and(|set| is_member(set, descriptor)));
+        let mut wanted = PollEvents::empty();
+        for (events, is_in) in SETS.iter().zip(members) {
+            if is_in {
+                wanted |= *events;
+            }
+        }
+        if wanted.is_empty() {
+            continue;
+        }
+        let number = i32::try_from(descriptor).map_err(|_| Errno::EBADF)?;
+        decoded.descriptors.push(descriptor);
+        decoded.members.push(members);
+        decoded.watched.push(Watched {
+            file: Some(files.get(number)?),
+            wanted,
+            found: PollEvents::empty(),
+        });
+    }
+    Ok(decoded)
+}
+
+impl Watched {
+    /// Whether nothing was found that one of the sets asks for (`HUP` alone in a set of writers).
+    fn is_irrelevant(&self, members: &[bool; 3]) -> bool {
+        SETS.iter().zip(members).all(|(events, is_in)| !is_in || !self.found.intersects(*events))
+    }
+}
+
+async fn select_wait(call: &Call, deadline_ns: Option<u64>) -> SysResult {
+    let mut sets = read_sets(call).await?;
+    if let Waited::Interrupted = wait(call, &mut sets.watched, deadline_ns).await {
+        return Err(Errno::ERESTARTNOHAND);
+    }
+    let user = call.user();
+    let mut count = 0;
+    for (which, events) in SETS.iter().enumerate() {
+        let address = call.argument(which + 1);
+        if address == 0 {
+            continue;
+        }
+        let mut words = vec![0u64; sets.words];
+        for ((descriptor, members), watch) in
+            sets.descriptors.iter().zip(&sets.members).zip(&sets.watched)
+        {
+            let is_in = members.get(which).is_some_and(|is_in| *is_in);
+            if is_in && watch.found.intersects(*events) && !watch.is_irrelevant(members) {
+                if let Some(word) = words.get_mut(descriptor / WORD_BITS) {
+                    *word |= 1 << (descriptor % WORD_BITS);
+                }
+                count += 1;
+            }
+        }
+        user.write_bytes(address, words.as_bytes()).await?;
+    }
+    Ok(count)
+}
+
+pub async fn select(call: &Call) -> SysResult {
+    let address = call.argument(4);
+    let deadline_ns = if address == 0 {
+        None
+    } else {
+        let timeout: Timeval = call.user().read_value(address).await?;
+        let microseconds = u64::try_from(timeout.microseconds).map_err(|_| Errno::EINVAL)?;
+        let seconds = u64::try_from(timeout.seconds).map_err(|_| Errno::EINVAL)?;
+        let timeout_ns = seconds
+            .saturating_mul(1_000_000_000)
+            .saturating_add(microseconds.saturating_mul(1000));
+        Some(time::now_ns().saturating_add(timeout_ns))
+    };
+    let result = select_wait(call, deadline_ns).await;
+    if let Some(deadline_ns) = deadline_ns {
+        let left_ns = deadline_ns.saturating_sub(time::now_ns());
+        let left = Timeval {
+            seconds: (left_ns / 1_000_000_000) as i64,
+            microseconds: (left_ns % 1_000_000_000 / 1000) as i64,
+        };
+        // A failure is no error, as in Linux.
+        let _ = call.user().write_value(address, &left).await;
+    }
+    result
+}
+
+pub async fn pselect6(call: &Call) -> SysResult {
+    let deadline_ns = read_timeout(call, call.argument(4)).await?;
+    let mask = match call.argument(5) {
+        0 => None,
+        address => {
+            let [mask, size]: [u64; 2] = call.user().read_value(address).await?;
+            read_mask(call, mask, size).await?
+        }
+    };
+    let result = with_mask(&call.thread, mask, select_wait(call, deadline_ns)).await;
+    write_left(call, call.argument(4), deadline_ns).await;
+    result
+}

@@ -1,0 +1,148 @@
+//! What the handlers of files share: paths and their starting places, and waiting for readiness.
+
+use core::future::poll_fn;
+use core::task::Poll;
+
+use abi::Errno;
+use abi::fs::{AT_FDCWD, PATH_MAX, PollEvents};
+use abi::signal::Signal;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::time;
+use fs::poll::PollTable;
+use fs::walk::{self, Lookup};
+use fs::{Identity, Location, OpenFile};
+
+use crate::call::Call;
+use crate::process::Interrupted;
+use crate::signal::{self, SignalInfo};
+
+/// The path at the address in argument `index`.
+pub async fn path(call: &Call, index: usize) -> Result<Vec<u8>, Errno> {
+    call.user().read_string(call.argument(index), PATH_MAX).await
+}
+
+/// From where and for whom a path is resolved.
+pub struct Start {
+    root: Location,
+    start: Location,
+    pub identity: Identity,
+}
+
+impl Start {
+    /// The starting place of a path that is relative to a directory's descriptor. `ENOENT` for the
+    /// empty path, `EBADF` when the descriptor matters and is not open.
+    pub fn new(call: &Call, directory: i32, path: &[u8]) -> Result<Start, Errno> {
+        Start::for_identity(call, directory, path, call.thread.identity())
+    }
+
+    /// The same for somebody else than the effective user (`access`).
+    pub fn for_identity(
+        call: &Call,
+        directory: i32,
+        path: &[u8],
+        identity: Identity,
+    ) -> Result<Start, Errno> {
+        let is_absolute = match path.first() {
+            None => return Err(Errno::ENOENT),
+            Some(first) => *first == b'/',
+        };
+        let (root, current) = call.thread.directory().places();
+        let start = if is_absolute || directory == AT_FDCWD {
+            current
+        } else {
+            call.thread.files().get(directory)?.location().clone()
+        };
+        Ok(Start { root, start, identity })
+    }
+
+    /// What the file layer takes.
+    pub fn lookup(&self) -> Lookup<'_> {
+        Lookup { root: &self.root, start: &self.start, identity: &self.identity }
+    }
+
+    /// Resolves the path.
+    pub fn resolve(&self, path: &[u8], follow: bool) -> Result<Location, Errno> {
+        walk::resolve(self.lookup(), path, follow)
+    }
+}
+
+/// Resolves the path in argument `index`, relative to a directory's descriptor.
+pub async fn resolve(
+    call: &Call,
+    directory: i32,
+    index: usize,
+    follow: bool,
+) -> Result<(Location, Identity), Errno> {
+    let path = path(call, index).await?;
+    let start = Start::new(call, directory, &path)?;
+    let location = start.resolve(&path, follow)?;
+    Ok((location, start.identity))
+}
+
+/// As `resolve`; with `may_be_empty` an empty path (or none) stands for the descriptor itself.
+pub async fn resolve_or_itself(
+    call: &Call,
+    directory: i32,
+    index: usize,
+    follow: bool,
+    may_be_empty: bool,
+) -> Result<(Location, Identity), Errno> {
+    let path = if may_be_empty && call.argument(index) == 0 {
+        Vec::new()
+    } else {
+        path(call, index).await?
+    };
+    if path.is_empty() && may_be_empty {
+        let location = if directory == AT_FDCWD {
+            call.thread.directory().current()
+        } else {
+            call.thread.files().get(directory)?.location().clone()
+        };
+        return Ok((location, call.thread.identity()));
+    }
+    let start = Start::new(call, directory, &path)?;
+    let location = start.resolve(&path, follow)?;
+    Ok((location, start.identity))
+}
+
+/// The open file in argument `index`, which must be more than a place: `EBADF` for `O_PATH`.
+pub fn usable(call: &Call, index: usize) -> Result<Arc<OpenFile>, Errno> {
+    let file = call.file(index)?;
+    if file.is_path_only() { Err(Errno::EBADF) } else { Ok(file) }
+}
+
+/// How a wait for readiness ended without it.
+pub enum NotReady {
+    /// The time is over.
+    TimedOut,
+    /// A signal came.
+    Interrupted,
+}
+
+/// Waits until one of the events is there, no longer than until a deadline of `base::time`.
+pub async fn ready(
+    call: &Call,
+    file: &OpenFile,
+    events: PollEvents,
+    deadline_ns: Option<u64>,
+) -> Result<(), NotReady> {
+    let mut registrations = Vec::new();
+    let wait = poll_fn(|context| {
+        registrations.clear();
+        let mut table = PollTable::new(context.waker(), &mut registrations);
+        let there = file.file().poll(events, Some(&mut table));
+        if there.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    });
+    match call.thread.interruptible(time::with_deadline(wait, deadline_ns)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(NotReady::TimedOut),
+        Err(Interrupted) => Err(NotReady::Interrupted),
+    }
+}
+
+/// Sends a signal that the call itself causes (`SIGPIPE`, `SIGXFSZ`).
+pub fn raise(call: &Call, signal: Signal) {
+    // A full queue of pending signals loses it, as on Linux.
+    let _ = signal::send_to_thread(&call.thread, SignalInfo::kernel(signal));
+}

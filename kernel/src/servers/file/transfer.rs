@@ -1,0 +1,313 @@
+//! Moving bytes: read, write, and their vectored and positioned kin.
+//!
+//! Bytes move straight between the program's pages and the file's. Where a page of the program is
+//! missing the file stops short; it is brought in here, with no lock held, and the transfer goes on.
+//! Small writes to streams are gathered first, so that they stay in one piece whatever happens.
+
+use abi::Errno;
+use abi::fs::{OpenFlags, PIPE_BUF, PollEvents, TransferFlags};
+use abi::signal::Signal;
+use alloc::vec;
+use base::io::{Sink, Source};
+use base::time;
+use fs::file::Transfer;
+use fs::{NodeKind, OpenFile, tree};
+
+use super::support::{NotReady, raise, ready};
+use crate::call::{Call, SysResult};
+use crate::memory::{UserSink, UserSource};
+use crate::process::Resource;
+
+/// Where a transfer takes place.
+#[derive(Clone, Copy)]
+struct Spot {
+    /// At this offset, else at the position.
+    offset: Option<u64>,
+    flags: TransferFlags,
+}
+
+const HERE: Spot = Spot { offset: None, flags: TransferFlags::empty() };
+
+fn offset(value: u64) -> Result<Spot, Errno> {
+    if i64::try_from(value).is_err() {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Spot { offset: Some(value), flags: TransferFlags::empty() })
+}
+
+/// The offset of `preadv2`: -1 stands for the position.
+fn offset_or_position(value: u64, flags: u32) -> Result<Spot, Errno> {
+    let spot = if value == u64::MAX { HERE } else { offset(value)? };
+    let flags = TransferFlags::from_bits(flags).ok_or(Errno::EOPNOTSUPP)?;
+    if flags.contains(TransferFlags::APPEND | TransferFlags::NOAPPEND) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Spot { flags, ..spot })
+}
+
+pub async fn read(call: &Call) -> SysResult {
+    let file = call.file(0)?;
+    check_reads(&file)?;
+    read_from(call, &file, call.user().sink(call.argument(1), call.argument(2))?, HERE).await
+}
+
+pub async fn write(call: &Call) -> SysResult {
+    let file = call.file(0)?;
+    check_writes(&file)?;
+    write_to(call, &file, call.user().source(call.argument(1), call.argument(2))?, HERE).await
+}
+
+pub async fn pread64(call: &Call) -> SysResult {
+    let spot = offset(call.argument(3))?;
+    let file = call.file(0)?;
+    check_seekable(&file)?;
+    check_reads(&file)?;
+    read_from(call, &file, call.user().sink(call.argument(1), call.argument(2))?, spot).await
+}
+
+pub async fn pwrite64(call: &Call) -> SysResult {
+    let spot = offset(call.argument(3))?;
+    let file = call.file(0)?;
+    check_seekable(&file)?;
+    check_writes(&file)?;
+    write_to(call, &file, call.user().source(call.argument(1), call.argument(2))?, spot).await
+}
+
+pub async fn readv(call: &Call) -> SysResult {
+    read_vectors(call, HERE).await
+}
+
+pub async fn writev(call: &Call) -> SysResult {
+    write_vectors(call, HERE).await
+}
+
+pub async fn preadv(call: &Call) -> SysResult {
+    let spot = offset(call.argument(3))?;
+    check_seekable(&*call.file(0)?)?;
+    read_vectors(call, spot).await
+}
+
+pub async fn pwritev(call: &Call) -> SysResult {
+    let spot = offset(call.argument(3))?;
+    check_seekable(&*call.file(0)?)?;
+    write_vectors(call, spot).await
+}
+
+pub async fn preadv2(call: &Call) -> SysResult {
+    let spot = offset_or_position(call.argument(3), call.unsigned(5))?;
+    if spot.offset.is_some() {
+        check_seekable(&*call.file(0)?)?;
+    }
+    read_vectors(call, spot).await
+}
+
+pub async fn pwritev2(call: &Call) -> SysResult {
+    let spot = offset_or_position(call.argument(3), call.unsigned(5))?;
+    if spot.offset.is_some() {
+        check_seekable(&*call.file(0)?)?;
+    }
+    write_vectors(call, spot).await
+}
+
+async fn read_vectors(call: &Call, spot: Spot) -> SysResult {
+    let file = call.file(0)?;
+    check_reads(&file)?;
+    let user = call.user();
+    let vectors = user.read_io_vectors(call.argument(1), call.argument(2)).await?;
+    read_from(call, &file, user.sink_vector(vectors)?, spot).await
+}
+
+async fn write_vectors(call: &Call, spot: Spot) -> SysResult {
+    let file = call.file(0)?;
+    check_writes(&file)?;
+    let user = call.user();
+    let vectors = user.read_io_vectors(call.argument(1), call.argument(2)).await?;
+    write_to(call, &file, user.source_vector(vectors)?, spot).await
+}
+
+fn check_reads(file: &OpenFile) -> Result<(), Errno> {
+    let flags = file.flags();
+    if flags.reads() && !flags.contains(OpenFlags::PATH) { Ok(()) } else { Err(Errno::EBADF) }
+}
+
+fn check_writes(file: &OpenFile) -> Result<(), Errno> {
+    let flags = file.flags();
+    if flags.writes() && !flags.contains(OpenFlags::PATH) { Ok(()) } else { Err(Errno::EBADF) }
+}
+
+fn check_seekable(file: &OpenFile) -> Result<(), Errno> {
+    if file.is_path_only() {
+        Err(Errno::EBADF)
+    } else if file.file().is_seekable() {
+        Ok(())
+    } else {
+        Err(Errno::ESPIPE)
+    }
+}
+
+/// The result of a transfer that moved `done` bytes before an error.
+fn partly(done: usize, error: Errno) -> SysResult {
+    if done > 0 { Ok(done as u64) } else { Err(error) }
+}
+
+async fn read_from(call: &Call, file: &OpenFile, mut sink: UserSink, spot: Spot) -> SysResult {
+    let nonblocking = file.is_nonblocking() || spot.flags.contains(TransferFlags::NOWAIT);
+    let mut transfer = Transfer { nonblocking, ..Transfer::PLAIN };
+    let mut done = 0;
+    loop {
+        if let Err(error) = file.file().admit(&*call.thread, false) {
+            return partly(done, error);
+        }
+        let result = match spot.offset {
+            None => file.read(&mut sink, transfer),
+            Some(offset) => {
+                file.read_at(offset.saturating_add(done as u64), &mut sink, transfer)
+            }
+        };
+        match result {
+            Ok(count) => {
+                done += count;
+                if !sink.is_stopped() || sink.remaining() == 0 {
+                    return Ok(done as u64);
+                }
+                if let Err(error) = sink.fault_in_next().await {
+                    return partly(done, error);
+                }
+            }
+            Err(Errno::EAGAIN) if done == 0 && !nonblocking => {
+                let deadline_ns =
+                    file.file().read_timeout_ns().map(|ns| time::now_ns().saturating_add(ns));
+                match ready(call, file, PollEvents::READABLE, deadline_ns).await {
+                    Ok(()) => {}
+                    Err(NotReady::TimedOut) => transfer.expired = true,
+                    Err(NotReady::Interrupted) => return Err(Errno::ERESTARTSYS),
+                }
+            }
+            Err(error) => return partly(done, error),
+        }
+    }
+}
+
+async fn write_to(call: &Call, file: &OpenFile, source: UserSource, spot: Spot) -> SysResult {
+    let mut source = source;
+    let length = source.remaining();
+    let is_stream = !file.file().is_seekable();
+    if !is_stream || length > PIPE_BUF || length == 0 {
+        return write_all(call, file, &mut Supply::User(&mut source), spot).await;
+    }
+    // On the heap, so that the futures of all calls stay small.
+    let mut gathered = vec![0u8; length];
+    let mut filled = 0;
+    while filled < length {
+        let Some(rest) = gathered.get_mut(filled..) else { break };
+        filled += source.read(rest);
+        if filled < length {
+            source.fault_in_next().await?;
+        }
+    }
+    write_all(call, file, &mut Supply::Gathered(&gathered), spot).await
+}
+
+/// Where a write takes its bytes from.
+enum Supply<'a> {
+    User(&'a mut UserSource),
+    Gathered(&'a [u8]),
+}
+
+impl Supply<'_> {
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Supply::User(source) => *source,
+            Supply::Gathered(bytes) => bytes,
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        match self {
+            Supply::User(source) => source.is_stopped(),
+            Supply::Gathered(_) => false,
+        }
+    }
+
+    async fn fault_in_next(&mut self) -> Result<(), Errno> {
+        match self {
+            Supply::User(source) => source.fault_in_next().await,
+            Supply::Gathered(_) => Ok(()),
+        }
+    }
+}
+
+async fn write_all(
+    call: &Call,
+    file: &OpenFile,
+    supply: &mut Supply<'_>,
+    spot: Spot,
+) -> SysResult {
+    let nonblocking = file.is_nonblocking() || spot.flags.contains(TransferFlags::NOWAIT);
+    let is_stream = !file.file().is_seekable();
+    let size_limit = call.process().limits.soft(Resource::FileSize);
+    let transfer = Transfer { nonblocking, size_limit, ..Transfer::PLAIN };
+    let mut done = 0;
+    loop {
+        if let Err(error) = file.file().admit(&*call.thread, true) {
+            return partly(done, error);
+        }
+        match write_once(file, supply.source(), spot, done, transfer) {
+            Ok(count) => {
+                done += count;
+                if supply.source().remaining() == 0 {
+                    break;
+                }
+                if supply.is_stopped() {
+                    if let Err(error) = supply.fault_in_next().await {
+                        return partly(done, error);
+                    }
+                } else if !is_stream {
+                    break;
+                }
+            }
+            Err(Errno::EAGAIN) if !nonblocking => {
+                match ready(call, file, PollEvents::WRITABLE, None).await {
+                    Ok(()) => {}
+                    Err(_) => return partly(done, Errno::ERESTARTSYS),
+                }
+            }
+            Err(error) => {
+                match error {
+                    Errno::EPIPE => raise(call, Signal::SIGPIPE),
+                    Errno::EFBIG if size_limit != u64::MAX && done == 0 => {
+                        raise(call, Signal::SIGXFSZ);
+                    }
+                    _ => {}
+                }
+                return partly(done, error);
+            }
+        }
+    }
+    if done > 0 && file.inode().kind() == NodeKind::Regular {
+        let identity = call.thread.identity();
+        tree::drop_set_id(file.inode(), &identity)?;
+    }
+    Ok(done as u64)
+}
+
+fn write_once(
+    file: &OpenFile,
+    source: &mut dyn Source,
+    spot: Spot,
+    done: usize,
+    transfer: Transfer,
+) -> Result<usize, Errno> {
+    let appends = spot.flags.contains(TransferFlags::APPEND);
+    match spot.offset {
+        None if !appends => file.write(source, transfer),
+        None => file.file().append(source, transfer).map(|(_, count)| count),
+        Some(offset) => {
+            let offset = offset.saturating_add(done as u64);
+            let append = appends
+                || (file.flags().contains(OpenFlags::APPEND)
+                    && !spot.flags.contains(TransferFlags::NOAPPEND));
+            file.write_at(offset, source, transfer, append)
+        }
+    }
+}
