@@ -42,12 +42,7 @@ fn new_id(value: u32) -> Option<u32> {
     if value == u32::MAX { None } else { Some(value) }
 }
 
-fn change_owner(
-    call: &Call,
-    location: &Location,
-    identity: &Identity,
-    index: usize,
-) -> SysResult {
+fn change_owner(call: &Call, location: &Location, identity: &Identity, index: usize) -> SysResult {
     let (user, group) = (new_id(call.unsigned(index)), new_id(call.unsigned(index + 1)));
     tree::change_owner(location, identity, user, group)?;
     Ok(0)

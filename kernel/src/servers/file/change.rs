@@ -53,8 +53,7 @@ async fn make_node(call: &Call, directory: i32, index: usize) -> SysResult {
     };
     let path = path(call, index).await?;
     let start = Start::new(call, directory, &path)?;
-    let is_device =
-        matches!(content, NewContent::CharacterDevice(_) | NewContent::BlockDevice(_));
+    let is_device = matches!(content, NewContent::CharacterDevice(_) | NewContent::BlockDevice(_));
     if is_device && !start.identity.privileged {
         return Err(Errno::EPERM);
     }

@@ -46,7 +46,8 @@ pub async fn fcntl(call: &Call) -> SysResult {
         F_OFD_SETLK | F_OFD_SETLKW => set_lock(call, &file, true, command == F_OFD_SETLKW).await,
         F_SETOWN => {
             let id = argument as u32 as i32;
-            let (kind, id) = if id < 0 { (2, id.checked_neg().ok_or(Errno::EINVAL)?) } else { (1, id) };
+            let (kind, id) =
+                if id < 0 { (2, id.checked_neg().ok_or(Errno::EINVAL)?) } else { (1, id) };
             file.set_owner(kind, id);
             Ok(0)
         }

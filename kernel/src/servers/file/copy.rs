@@ -25,8 +25,7 @@ struct Side<'a> {
 impl Side<'_> {
     fn read(&self, into: &mut [u8]) -> Result<usize, Errno> {
         let mut sink = into;
-        let transfer =
-            Transfer { nonblocking: self.file.is_nonblocking(), ..Transfer::PLAIN };
+        let transfer = Transfer { nonblocking: self.file.is_nonblocking(), ..Transfer::PLAIN };
         match self.offset {
             Some(offset) => self.file.read_at(offset, &mut sink, transfer),
             None => self.file.read(&mut sink, transfer),

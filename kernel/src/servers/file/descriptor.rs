@@ -72,9 +72,8 @@ pub async fn openat2(call: &Call) -> SysResult {
     let user = call.user();
     let length = usize::try_from(size).map_err(|_| Errno::E2BIG)?;
     let bytes = user.read_vector(call.argument(2), length).await?;
-    let mut words = bytes.chunks_exact(8).map(|word| {
-        word.try_into().map(u64::from_ne_bytes).unwrap_or(0)
-    });
+    let mut words =
+        bytes.chunks_exact(8).map(|word| word.try_into().map(u64::from_ne_bytes).unwrap_or(0));
     let [flags, mode, resolve] = [words.next(), words.next(), words.next()].map(|w| w.unwrap_or(0));
     if bytes.iter().skip(size_of::<OpenHow>()).any(|&byte| byte != 0) {
         return Err(Errno::E2BIG);
@@ -294,8 +293,7 @@ pub async fn memfd_create(call: &Call) -> SysResult {
     }
     let label = format!("/memfd:{} (deleted)", String::from_utf8_lossy(&name));
     let identity = call.thread.identity();
-    let inode =
-        file_system.memory_file(label, seals, mode, identity.user, identity.group)?;
+    let inode = file_system.memory_file(label, seals, mode, identity.user, identity.group)?;
     let location = Location { mount: mount.clone(), inode: inode.clone() };
     let file = OpenFile::new(Arc::new(RegularFile::new(inode)), location, OpenFlags::RDWR)?;
     install(call, file, flags & MFD_CLOEXEC != 0)

@@ -34,6 +34,7 @@ use crate::call::{Call, SysResult};
 use crate::dispatch;
 
 pub use descriptor::{pipe, pipe2};
+pub use mount::offer;
 pub use poll::continue_poll;
 
 /// Carries out a call of this class.

@@ -41,18 +41,16 @@ pub fn offer(file_system: Arc<dyn FileSystem>) {
     }
 }
 
-/// Type names for `/proc/filesystems`.
-pub const TYPE_NAMES: [&str; 4] = ["tmpfs", "proc", "devtmpfs", "devpts"];
-
 async fn optional_string(call: &Call, index: usize) -> Result<String, Errno> {
     let address = call.argument(index);
     if address == 0 {
         return Ok(String::new());
     }
-    let bytes = call.user().read_string(address, PAGE as usize).await.map_err(|error| match error {
-        Errno::ENAMETOOLONG => Errno::EINVAL,
-        error => error,
-    })?;
+    let bytes =
+        call.user().read_string(address, PAGE as usize).await.map_err(|error| match error {
+            Errno::ENAMETOOLONG => Errno::EINVAL,
+            error => error,
+        })?;
     String::from_utf8(bytes).map_err(|_| Errno::EINVAL)
 }
 
@@ -106,7 +104,8 @@ fn make(
     identity: &fs::Identity,
 ) -> Result<Arc<dyn FileSystem>, Errno> {
     if matches!(type_name, "tmpfs" | "ramfs") {
-        let defaults = Options { user: identity.user, group: identity.group, ..Options::parse(data)? };
+        let defaults =
+            Options { user: identity.user, group: identity.group, ..Options::parse(data)? };
         let file_system: Arc<dyn FileSystem> = TmpFs::new(&defaults)?;
         return Ok(file_system);
     }

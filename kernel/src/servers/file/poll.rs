@@ -32,9 +32,7 @@ struct Watched {
 impl Watched {
     fn look(&mut self, table: Option<&mut PollTable<'_>>) -> bool {
         self.found = match &self.file {
-            Some(file) => {
-                file.file().poll(self.wanted, table) & (self.wanted | PollEvents::ALWAYS)
-            }
+            Some(file) => file.file().poll(self.wanted, table) & (self.wanted | PollEvents::ALWAYS),
             None => PollEvents::NVAL,
         };
         !self.found.is_empty()
@@ -191,10 +189,8 @@ const READ_EVENTS: PollEvents = PollEvents::READABLE
     .union(PollEvents::HUP)
     .union(PollEvents::ERR)
     .union(PollEvents::NVAL);
-const WRITE_EVENTS: PollEvents = PollEvents::WRITABLE
-    .union(PollEvents::WRBAND)
-    .union(PollEvents::ERR)
-    .union(PollEvents::NVAL);
+const WRITE_EVENTS: PollEvents =
+    PollEvents::WRITABLE.union(PollEvents::WRBAND).union(PollEvents::ERR).union(PollEvents::NVAL);
 const EXCEPTION_EVENTS: PollEvents = PollEvents::PRI.union(PollEvents::NVAL);
 const SETS: [PollEvents; 3] = [READ_EVENTS, WRITE_EVENTS, EXCEPTION_EVENTS];
 
@@ -227,8 +223,8 @@ async fn read_sets(call: &Call) -> Result<Sets, Errno> {
     let mut decoded =
         Sets { words, descriptors: Vec::new(), members: Vec::new(), watched: Vec::new() };
     for descriptor in 0..count {
-        let members = [0, 1, 2]
-            .map(|index| sets.get(index).is_some_and(|set| is_member(set, descriptor)));
+        let members =
+            [0, 1, 2].map(|index| sets.get(index).is_some_and(|set| is_member(set, descriptor)));
         let mut wanted = PollEvents::empty();
         for (events, is_in) in SETS.iter().zip(members) {
             if is_in {
@@ -294,9 +290,8 @@ pub async fn select(call: &Call) -> SysResult {
         let timeout: Timeval = call.user().read_value(address).await?;
         let microseconds = u64::try_from(timeout.microseconds).map_err(|_| Errno::EINVAL)?;
         let seconds = u64::try_from(timeout.seconds).map_err(|_| Errno::EINVAL)?;
-        let timeout_ns = seconds
-            .saturating_mul(1_000_000_000)
-            .saturating_add(microseconds.saturating_mul(1000));
+        let timeout_ns =
+            seconds.saturating_mul(1_000_000_000).saturating_add(microseconds.saturating_mul(1000));
         Some(time::now_ns().saturating_add(timeout_ns))
     };
     let result = select_wait(call, deadline_ns).await;

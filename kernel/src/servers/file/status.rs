@@ -144,8 +144,7 @@ async fn check_access(
         return Err(Errno::EACCES);
     }
     tree::check(&location.inode, &identity, wanted)?;
-    let is_file =
-        matches!(kind, NodeKind::Regular | NodeKind::Directory | NodeKind::Symlink);
+    let is_file = matches!(kind, NodeKind::Regular | NodeKind::Directory | NodeKind::Symlink);
     if wanted.includes(Wanted::WRITE) && is_file {
         location.mount.check_writable()?;
     }

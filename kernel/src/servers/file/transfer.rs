@@ -160,9 +160,7 @@ async fn read_from(call: &Call, file: &OpenFile, mut sink: UserSink, spot: Spot)
         }
         let result = match spot.offset {
             None => file.read(&mut sink, transfer),
-            Some(offset) => {
-                file.read_at(offset.saturating_add(done as u64), &mut sink, transfer)
-            }
+            Some(offset) => file.read_at(offset.saturating_add(done as u64), &mut sink, transfer),
         };
         match result {
             Ok(count) => {
@@ -237,12 +235,7 @@ impl Supply<'_> {
     }
 }
 
-async fn write_all(
-    call: &Call,
-    file: &OpenFile,
-    supply: &mut Supply<'_>,
-    spot: Spot,
-) -> SysResult {
+async fn write_all(call: &Call, file: &OpenFile, supply: &mut Supply<'_>, spot: Spot) -> SysResult {
     let nonblocking = file.is_nonblocking() || spot.flags.contains(TransferFlags::NOWAIT);
     let is_stream = !file.file().is_seekable();
     let size_limit = call.process().limits.soft(Resource::FileSize);
