@@ -16,6 +16,8 @@ mod frame;
 #[cfg(target_os = "none")]
 mod functions;
 mod table;
+#[cfg(test)]
+mod table_tests;
 
 use abi::Errno;
 

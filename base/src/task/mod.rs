@@ -17,6 +17,8 @@ mod host;
 mod pool;
 #[cfg(not(loom))]
 mod storage;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 #[cfg(not(loom))]
 pub use executor::{
