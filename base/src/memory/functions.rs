@@ -24,7 +24,7 @@ unsafe fn move_word(into: *mut u8, from: *const u8) {
 /// Copies upwards.
 #[inline(always)]
 unsafe fn copy_up(mut into: *mut u8, mut from: *const u8, mut length: usize) {
-    // SAFETY (all blocks): the caller gives `length` bytes of each; what is done is subtracted.
+    // SAFETY: the caller gives `length` bytes of each; what is done is subtracted.
     unsafe {
         while length >= BLOCK {
             let source = from.cast::<[u64; 8]>().read_unaligned();

@@ -95,7 +95,7 @@ impl ReadyQueue {
     #[inline]
     pub(crate) unsafe fn pop(&self) -> Popped {
         let mut head = self.head.load(Ordering::Relaxed);
-        // SAFETY (here and below): `head` and what follows it are in the queue.
+        // SAFETY: `head` and what follows it are in the queue, and stay until they are popped here.
         let mut next = unsafe { self.next_of(head) }.load(Ordering::Acquire);
         if ptr::eq(head, STUB) {
             if next.is_null() {
