@@ -9,22 +9,25 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use abi::Errno;
-use abi::console::{
-    EXIT_NOT_STARTED, EXIT_SIGNAL, EXIT_STATUS, ExitReport, FrameKind, WindowSize,
-};
+use abi::console::{EXIT_NOT_STARTED, EXIT_SIGNAL, EXIT_STATUS, ExitReport, FrameKind};
 use abi::fs::OpenFlags;
 use abi::signal::Signal;
+use abi::terminal::WindowSize;
 use base::sync::Once;
 use base::task;
-use fs::{File, Location, OpenFile};
+use fs::anonymous::{AnonymousInode, Label};
+use fs::metadata::Permissions;
+use fs::{File, NodeKind, OpenFile};
 use hal::{Contract, Machine};
 
 use crate::console::{self, Channel, HostInputFile, HostOutputFile, Start};
 use crate::memory::StringList;
-use crate::process::{self, DirectoryContext, FileTable, Process, Thread};
+use crate::process::{self, DirectoryContext, FileTable, Process, Thread, session};
 use crate::signal::SignalInfo;
 use crate::{boot, root, run_user};
 
+/// Mode of the plain streams, as pipes have it.
+const STREAM_MODE: u32 = 0o600;
 /// Most descriptors that the first program may have open: the limit only matters for the first three.
 const DESCRIPTOR_LIMIT: u64 = 1024;
 
@@ -51,30 +54,29 @@ async fn start_program(channel: &'static Channel) -> Result<Arc<Process>, Errno>
     let top = root::mount().inspect_err(|errno| log::error!("no root file system: {errno}"))?;
     process::first::start(top.clone())?;
     let start = channel.start_request().await;
-    root::set_window(start.window);
     let current = root::resolve(&top, &start.directory)?;
-    let directory = Arc::new(DirectoryContext::new(top.clone(), current));
-    let files = standard_files(&top, start)?;
+    let directory = Arc::new(DirectoryContext::new(top, current));
+    let files = Arc::new(FileTable::new());
     let (thread, context) = process::exec::spawn(
         &start.program,
         strings(&start.arguments)?,
         strings(&start.environment)?,
-        files,
+        files.clone(),
         directory,
     )
     .await?;
     let process = thread.process.clone();
     if start.terminals != 0 {
-        root::give_terminal(&process);
+        attach_terminal(channel, &process, start)?;
+    }
+    for descriptor in 0..3 {
+        let is_terminal = start.terminals >> descriptor & 1 != 0;
+        files.insert(standard_file(&thread, descriptor, is_terminal)?, false, DESCRIPTOR_LIMIT)?;
     }
     PROGRAM.call_once(|| process.clone());
     log::info!("first program after {} us", boot::since_start_ns() / 1000);
-    start_thread(thread, context)?;
+    run_user::start(thread, Box::new(context))?;
     Ok(process)
-}
-
-fn start_thread(thread: Arc<Thread>, context: base::user::UserContext) -> Result<(), Errno> {
-    run_user::start(thread, Box::new(context)).map_err(Errno::from)
 }
 
 fn strings(list: &[Vec<u8>]) -> Result<StringList, Errno> {
@@ -85,23 +87,52 @@ fn strings(list: &[Vec<u8>]) -> Result<StringList, Errno> {
     Ok(strings)
 }
 
-/// Descriptors 0 to 2: the console terminal where the host has a terminal, else plain streams.
-fn standard_files(top: &Location, start: &Start) -> Result<Arc<FileTable>, Errno> {
-    let files = FileTable::new();
-    for descriptor in 0..3 {
-        let file = if start.terminals >> descriptor & 1 != 0 {
-            root::open_console()?
-        } else {
-            let (file, flags): (Arc<dyn File>, OpenFlags) = match descriptor {
-                0 => (Arc::new(HostInputFile), OpenFlags::RDONLY),
-                1 => (Arc::new(HostOutputFile::new(FrameKind::Stdout)), OpenFlags::WRONLY),
-                _ => (Arc::new(HostOutputFile::new(FrameKind::Stderr)), OpenFlags::WRONLY),
-            };
-            OpenFile::new(file, root::stream_location(top)?, flags)?
-        };
-        files.insert(file, false, DESCRIPTOR_LIMIT)?;
+/// Makes the console terminal the one that controls the program's session.
+fn attach_terminal(
+    channel: &'static Channel,
+    process: &Process,
+    start: &Start,
+) -> Result<(), Errno> {
+    let terminal = console::terminal();
+    terminal.set_window(window(start.window));
+    terminal.enter_session(process.session().0, process.group().0);
+    session::set_terminal(process.session(), Some(terminal.clone()));
+    task::spawn(boot::device_core(), channel.pump_terminal_output())?;
+    if start.terminals & 1 != 0 {
+        task::spawn(boot::device_core(), channel.pump_terminal_input())?;
     }
-    Ok(Arc::new(files))
+    Ok(())
+}
+
+fn window(size: console::WindowSize) -> WindowSize {
+    WindowSize {
+        rows: size.rows,
+        columns: size.columns,
+        width_pixels: size.width_pixels,
+        height_pixels: size.height_pixels,
+    }
+}
+
+/// The file for one of the descriptors 0 to 2: the console terminal where the host has a terminal,
+/// else a plain stream.
+fn standard_file(
+    thread: &Thread,
+    descriptor: i32,
+    is_terminal: bool,
+) -> Result<Arc<OpenFile>, Errno> {
+    if is_terminal {
+        let root = thread.directory().root();
+        let file = console::terminal().open(OpenFlags::RDWR, thread, false)?;
+        return OpenFile::new(file, root::resolve(&root, b"/dev/console")?, OpenFlags::RDWR);
+    }
+    let (file, flags): (Arc<dyn File>, OpenFlags) = match descriptor {
+        0 => (Arc::new(HostInputFile), OpenFlags::RDONLY),
+        1 => (Arc::new(HostOutputFile::new(FrameKind::Stdout)), OpenFlags::WRONLY),
+        _ => (Arc::new(HostOutputFile::new(FrameKind::Stderr)), OpenFlags::WRONLY),
+    };
+    let permissions = Permissions { mode: STREAM_MODE, user: 0, group: 0 };
+    let place = AnonymousInode::location(NodeKind::Fifo, Label::Numbered("pipe"), permissions);
+    OpenFile::new(file, place, flags)
 }
 
 async fn wait_for(process: &Process) -> ExitReport {
@@ -113,8 +144,8 @@ async fn wait_for(process: &Process) -> ExitReport {
 }
 
 /// The host's terminal has another size.
-pub fn window_changed(size: WindowSize) {
-    root::set_window(size);
+pub fn window_changed(size: console::WindowSize) {
+    console::terminal().set_window(window(size));
 }
 
 /// The host wants the program to end: the signal goes to every process of its session.

@@ -22,6 +22,7 @@ pub mod memory;
 pub mod options;
 pub mod process;
 pub mod request;
+pub mod root;
 pub mod run_user;
 pub mod servers;
 pub mod signal;

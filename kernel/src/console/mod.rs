@@ -8,14 +8,16 @@
 mod output;
 mod parser;
 mod streams;
+mod terminal;
 
 use alloc::sync::Arc;
 
 use abi::Errno;
 use abi::console::{
     ExitReport, FrameHeader, FrameKind, MAX_START, OutputClosed, OutputCredit, PROTOCOL_VERSION,
-    StartHeader, WindowSize,
+    StartHeader,
 };
+pub use abi::console::WindowSize;
 use base::device::virtio::{Kind, Transport};
 use base::sync::Once;
 use drivers::console::Console;
@@ -24,6 +26,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 pub use output::{Output, StreamState};
 pub use parser::{Start, parse_start};
+pub use terminal::terminal;
 pub use streams::{HostInput, HostInputFile, HostOutputFile};
 
 use parser::FrameParser;

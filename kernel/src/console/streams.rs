@@ -54,6 +54,35 @@ impl HostInput {
         self.changed.wake_all();
     }
 
+    /// Whether bytes wait to be read.
+    pub fn has_bytes(&self) -> bool {
+        !self.state.lock().bytes.is_empty()
+    }
+
+    /// Hands waiting bytes to `take`, which says how many it took, until it takes no more.
+    pub fn feed(&self, mut take: impl FnMut(&[u8]) -> usize) -> usize {
+        let mut piece = [0; 256];
+        let mut total = 0;
+        loop {
+            let length = {
+                let state = self.state.lock();
+                let (front, _) = state.bytes.as_slices();
+                let length = front.len().min(piece.len());
+                piece[..length].copy_from_slice(&front[..length]);
+                length
+            };
+            // No lock is held: a terminal that takes bytes sends signals.
+            let taken = take(&piece[..length]);
+            self.state.lock().bytes.drain(..taken);
+            total += taken;
+            if taken == 0 {
+                break;
+            }
+        }
+        self.changed.wake_all();
+        total
+    }
+
     /// The host has no more.
     pub fn end(&self) {
         self.state.lock().ended = true;

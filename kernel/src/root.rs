@@ -1,0 +1,52 @@
+//! The root file system as it is at boot: a tmpfs with the initramfs in it, devices in `/dev`,
+//! processes in `/proc`.
+
+use abi::Errno;
+use fs::metadata::Permissions;
+use fs::tmpfs::{self, TmpFs};
+use fs::walk::{self, Lookup};
+use fs::{Identity, Location};
+use hal::{Contract, Machine};
+
+use fs::inode::NewContent;
+use fs::mount::{self, Mount};
+use fs::{cpio, device, tree};
+
+use crate::process::procfs;
+
+/// Mode of the root directory.
+const ROOT_MODE: u32 = 0o755;
+
+/// Makes the root file system and everything that is mounted in it. Called once, at boot.
+pub fn mount() -> Result<Location, Errno> {
+    let options = tmpfs::Options { mode: ROOT_MODE, ..tmpfs::Options::default() };
+    let root = Location::root_of(&Mount::detached(TmpFs::new(&options)?, "rootfs", 0));
+    let unpacked = cpio::unpack(Machine::boot_info().initramfs, &root)
+        .inspect_err(|errno| log::error!("the initramfs cannot be used: {errno}"))?;
+    log::info!("initramfs: {} entries, {} bytes", unpacked.entries, unpacked.bytes);
+
+    let devices = directory(&root, b"/dev")?;
+    mount::mount(&devices, TmpFs::of_type("devtmpfs", &options)?, "devtmpfs", 0)?;
+    device::populate(&directory(&root, b"/dev")?)?;
+    mount::mount(&directory(&root, b"/proc")?, procfs::file_system(), "proc", 0)?;
+    Ok(root)
+}
+
+/// Where a path leads, for the superuser.
+pub fn resolve(root: &Location, path: &[u8]) -> Result<Location, Errno> {
+    let identity = Identity::superuser();
+    walk::resolve(Lookup { root, start: root, identity: &identity }, path, true)
+}
+
+/// The directory at `path`, made if it is missing.
+fn directory(root: &Location, path: &[u8]) -> Result<Location, Errno> {
+    match resolve(root, path) {
+        Err(Errno::ENOENT) => {
+            let identity = Identity::superuser();
+            let lookup = Lookup { root, start: root, identity: &identity };
+            tree::create(lookup, path, ROOT_MODE, NewContent::Directory)?;
+            resolve(root, path)
+        }
+        other => other,
+    }
+}
