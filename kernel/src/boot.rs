@@ -5,7 +5,7 @@
 
 use base::cpu::CpuId;
 use base::sync::Once;
-use base::{task, time};
+use base::task;
 use hal::{Contract, Machine};
 use policy::place::{CoreSet, Layout};
 
@@ -26,12 +26,12 @@ pub fn device_core() -> CpuId {
 
 /// The kernel's first Rust function, on core 0 with one stack and no memory allocator.
 pub fn main() -> ! {
-    base::start();
+    base::logging::start(log::LevelFilter::Warn);
     let boot_info = Machine::boot_info();
     let options = options::parse(boot_info.command_line, |word| {
         log::error!("cannot use {word:?} on the kernel command line; it is ignored");
     });
-    log::set_max_level(options.log);
+    base::logging::start(options.log);
     run_user::set_path(options.path);
     LAYOUT.call_once(|| choose_layout(boot_info.cpu_count, &options));
     servers::start(layout());
@@ -62,12 +62,5 @@ fn choose_layout(cpu_count: usize, options: &options::Options) -> Layout {
 }
 
 fn core_main(_core: usize) -> ! {
-    base::start_core();
     core_loop::run()
-}
-
-/// Nanoseconds from the kernel's first instruction to now.
-pub fn since_start_ns() -> u64 {
-    let cycles = Machine::cycles().wrapping_sub(Machine::boot_info().start_cycles);
-    time::cycles_to_ns(cycles)
 }

@@ -14,7 +14,7 @@ use abi::fs::OpenFlags;
 use abi::signal::Signal;
 use abi::terminal::WindowSize;
 use base::sync::Once;
-use base::task;
+use base::{task, time};
 use fs::anonymous::{AnonymousInode, Label};
 use fs::metadata::Permissions;
 use fs::{File, NodeKind, OpenFile};
@@ -74,7 +74,7 @@ async fn start_program(channel: &'static Channel) -> Result<Arc<Process>, Errno>
         files.insert(standard_file(&thread, descriptor, is_terminal)?, false, DESCRIPTOR_LIMIT)?;
     }
     PROGRAM.call_once(|| process.clone());
-    log::info!("first program after {} us", boot::since_start_ns() / 1000);
+    log::info!("first program after {} us", time::now_ns() / 1000);
     run_user::start(thread, Box::new(context))?;
     Ok(process)
 }
@@ -126,7 +126,7 @@ fn standard_file(
         return OpenFile::new(file, root::resolve(&root, b"/dev/console")?, OpenFlags::RDWR);
     }
     let (file, flags): (Arc<dyn File>, OpenFlags) = match descriptor {
-        0 => (Arc::new(HostInputFile), OpenFlags::RDONLY),
+        0 => (Arc::new(HostInputFile), OpenFlags::empty()),
         1 => (Arc::new(HostOutputFile::new(FrameKind::Stdout)), OpenFlags::WRONLY),
         _ => (Arc::new(HostOutputFile::new(FrameKind::Stderr)), OpenFlags::WRONLY),
     };

@@ -2,6 +2,7 @@
 //! processes in `/proc`.
 
 use abi::Errno;
+use abi::fs::TMPFS_MAGIC;
 use fs::metadata::Permissions;
 use fs::tmpfs::{self, TmpFs};
 use fs::walk::{self, Lookup};
@@ -26,7 +27,7 @@ pub fn mount() -> Result<Location, Errno> {
     log::info!("initramfs: {} entries, {} bytes", unpacked.entries, unpacked.bytes);
 
     let devices = directory(&root, b"/dev")?;
-    mount::mount(&devices, TmpFs::of_type("devtmpfs", &options)?, "devtmpfs", 0)?;
+    mount::mount(&devices, TmpFs::of_type("devtmpfs", TMPFS_MAGIC, &options)?, "devtmpfs", 0)?;
     device::populate(&directory(&root, b"/dev")?)?;
     mount::mount(&directory(&root, b"/proc")?, procfs::file_system(), "proc", 0)?;
     Ok(root)
@@ -34,7 +35,7 @@ pub fn mount() -> Result<Location, Errno> {
 
 /// Where a path leads, for the superuser.
 pub fn resolve(root: &Location, path: &[u8]) -> Result<Location, Errno> {
-    let identity = Identity::superuser();
+    let identity = Identity::kernel();
     walk::resolve(Lookup { root, start: root, identity: &identity }, path, true)
 }
 
@@ -42,9 +43,9 @@ pub fn resolve(root: &Location, path: &[u8]) -> Result<Location, Errno> {
 fn directory(root: &Location, path: &[u8]) -> Result<Location, Errno> {
     match resolve(root, path) {
         Err(Errno::ENOENT) => {
-            let identity = Identity::superuser();
+            let identity = Identity::kernel();
             let lookup = Lookup { root, start: root, identity: &identity };
-            tree::create(lookup, path, ROOT_MODE, NewContent::Directory)?;
+            tree::create(lookup, path, NewContent::Directory, ROOT_MODE)?;
             resolve(root, path)
         }
         other => other,
