@@ -58,8 +58,8 @@ impl Console {
         port.receive.receive(&mut port.transport, take)
     }
 
-    /// Whether the host has taken everything that was sent.
-    pub fn is_drained(&self) -> bool {
+    /// Takes back the buffers that the host has read; true when it has read everything.
+    pub fn reclaim(&self) -> bool {
         self.port.lock().transmit.reclaim()
     }
 

@@ -100,6 +100,7 @@ impl Channel {
                 parser.feed(bytes, |kind, payload| self.take_frame(kind, payload));
             });
             self.input.grant(&self.output, &self.port);
+            self.port.reclaim();
             if !progress {
                 self.port.activity.wait_until(|| self.has_work().then_some(())).await;
             }
@@ -154,7 +155,7 @@ impl Channel {
     /// Says how the program ended, and waits until the host has everything.
     pub async fn finish(&self, report: ExitReport) {
         self.output.write_control(&self.port, FrameKind::Exit, report.as_bytes());
-        let drained = || (self.output.is_empty() && self.port.is_drained()).then_some(());
+        let drained = || (self.output.is_empty() && self.port.reclaim()).then_some(());
         self.port.activity.wait_until(drained).await;
     }
 }
