@@ -52,6 +52,9 @@ pub fn all() {
     timer();
     device_line();
     cores(root);
+    if Machine::boot_info().command_line.contains("selftest.idle") {
+        idle();
+    }
     if Machine::boot_info().command_line.contains("selftest.overflow") {
         say!("selftest: overflow {}", overflow(1));
     }
@@ -277,6 +280,19 @@ fn device_line() {
     Machine::take_pending();
     assert!(pending.device, "{pending:?}");
     say!("selftest: device line ok");
+}
+
+/// Waits ten seconds; the host can see what that costs.
+fn idle() {
+    // The other cores spin in user mode; the next interrupt lets them wait.
+    (1..Machine::boot_info().cpu_count).for_each(Machine::send_ipi);
+    Machine::set_timer(Some(Machine::cycles() + 10 * Machine::cycles_per_second()));
+    let mut waits = 0;
+    while !Machine::take_pending().timer {
+        Machine::wait_for_interrupt();
+        waits += 1;
+    }
+    say!("selftest: idle for 10 s, {waits} wake-ups");
 }
 
 static ROOT: AtomicU64 = AtomicU64::new(0);

@@ -2,7 +2,8 @@
 //! per check and `selftest: passed` at the end, then switches off.
 //!
 //! Words of the command line choose what else happens: `selftest.overflow` ends it by a stack overflow,
-//! `selftest.starve` measures whether a spinning core keeps another from its work.
+//! `selftest.idle` waits ten seconds, `selftest.starve` measures whether a spinning core keeps another
+//! from its work.
 
 #![cfg_attr(target_os = "none", no_std, no_main, feature(lang_items), allow(internal_features))]
 
