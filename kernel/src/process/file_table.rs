@@ -52,6 +52,7 @@ struct Inner {
 pub struct Reservation {
     table: Arc<FileTable>,
     descriptor: usize,
+    is_installed: bool,
 }
 
 fn index_of(descriptor: i32) -> Result<usize, Errno> {
@@ -214,7 +215,7 @@ impl FileTable {
         limit: u64,
     ) -> Result<Reservation, Errno> {
         let descriptor = self.inner.lock().take(0, limit, close_on_exec)?;
-        Ok(Reservation { table: self.clone(), descriptor })
+        Ok(Reservation { table: self.clone(), descriptor, is_installed: false })
     }
 
     /// Makes `descriptor` name `file`, closing what it named (`dup2`, `dup3`). `EBADF` when it is not
@@ -442,19 +443,17 @@ impl Reservation {
     }
 
     /// Makes the descriptor name `file` and returns the descriptor.
-    pub fn install(self, file: Arc<OpenFile>) -> i32 {
-        let descriptor = self.descriptor();
+    pub fn install(mut self, file: Arc<OpenFile>) -> i32 {
         self.table.inner.lock().install(self.descriptor, file);
-        // Now the entry is open, so dropping the reservation leaves it alone.
-        descriptor
+        self.is_installed = true;
+        self.descriptor()
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut inner = self.table.inner.lock();
-        if matches!(inner.files.get(self.descriptor), Some(None)) {
-            inner.release(self.descriptor);
+        if !self.is_installed {
+            self.table.inner.lock().release(self.descriptor);
         }
     }
 }

@@ -24,7 +24,7 @@ use hal::UserContext as _;
 use super::ids::{Pid, Tid};
 use super::limits::Resource;
 use super::process::Process;
-use super::table;
+use super::table::{self, ReservedNumber};
 use super::thread::{NewThread, Thread};
 use crate::call::{Call, SysResult};
 use crate::memory::UserMemory;
@@ -120,29 +120,7 @@ pub async fn clone_thread(
         registers.set_thread_pointer(request.tls);
     }
 
-    {
-        let mut tree = table::lock();
-        if parent.has_attention() {
-            drop(tree);
-            return Err(Errno::ERESTARTNOINTR);
-        }
-        if let Err(errno) = child.process.add_thread(child.clone()) {
-            drop(tree);
-            return Err(errno);
-        }
-        if !request.has(CLONE_THREAD) {
-            let family = match request.has(CLONE_PARENT) {
-                true => parent.process.parent(),
-                false => None,
-            };
-            tree.insert_process(
-                &child.process,
-                family.as_ref().unwrap_or(&parent.process),
-                &parent.process,
-            );
-        }
-        tree.insert_thread(number, &child);
-    }
+    publish(parent, &child, number, &request)?;
     if request.has(CLONE_PARENT_SETTID) {
         let _ = call.user().write_value(request.parent_tid, &tid.0).await;
     }
@@ -163,13 +141,40 @@ pub async fn clone_thread(
     Ok(tid.to_value())
 }
 
+/// Makes the child known: from here on it can be found, waited for and killed.
+pub(super) fn publish(
+    parent: &Arc<Thread>,
+    child: &Arc<Thread>,
+    number: ReservedNumber,
+    request: &CloneRequest,
+) -> Result<(), Errno> {
+    let mut tree = table::lock();
+    if parent.has_attention() {
+        // The number is given back under the tree's lock, which must be free by then.
+        drop(tree);
+        return Err(Errno::ERESTARTNOINTR);
+    }
+    if let Err(errno) = child.process.add_thread(child.clone()) {
+        drop(tree);
+        return Err(errno);
+    }
+    if !request.has(CLONE_THREAD) {
+        let grandparent =
+            if request.has(CLONE_PARENT) { parent.process.parent() } else { None };
+        let family = grandparent.as_ref().unwrap_or(&parent.process);
+        tree.insert_process(&child.process, family, &parent.process);
+    }
+    tree.insert_thread(number, child);
+    Ok(())
+}
+
 fn duplicate(context: &mut UserContext) -> UserContext {
     user::release(context);
     context.duplicate()
 }
 
 /// Makes the thread, and its process unless it belongs to the parent's. Nothing knows of it yet.
-fn make_thread(
+pub(super) fn make_thread(
     parent: &Arc<Thread>,
     tid: Tid,
     request: &CloneRequest,
