@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
+mod docs;
 mod kernel;
 mod process;
 mod test;
@@ -39,6 +41,8 @@ enum Command {
         quiet: bool,
     },
     Test(test::Arguments),
+    Check(check::Arguments),
+    Docs(docs::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +63,8 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             println!("{}", path.display());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Check(check::Arguments {}) => Ok(success(check::run(&root)?)),
+        Command::Docs(docs::Arguments {}) => docs::run(&root).map(|()| ExitCode::SUCCESS),
         Command::Test(arguments) => Ok(success(test::run(&root, &arguments)?)),
     }
 }

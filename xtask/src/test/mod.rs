@@ -28,6 +28,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::kernel;
 use boot::Ferry;
+pub use cargo_tests::cargo;
 use report::{Case, Filter, Report};
 
 /// Stages in the order in which they run.
@@ -108,7 +109,7 @@ impl Bench {
     /// Builds the tool and the checked kernel; costs next to nothing when they are up to date.
     fn prepare(&self, report: &Report) -> Result<()> {
         report.progress("building the tool and the checked kernel");
-        let mut command = cargo_tests::cargo(&self.root);
+        let mut command = cargo(&self.root);
         command.args(["build", "--quiet", "--release", "--package", "cli"]);
         if !command.status().context("cannot run cargo")?.success() {
             bail!("the tool does not build");
