@@ -196,13 +196,18 @@ impl UserMemory {
     /// # Errors
     /// `EFAULT`.
     pub async fn write_zeros(&self, address: u64, length: u64) -> Result<(), Errno> {
-        static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
-        let end = address.checked_add(length).ok_or(Errno::EFAULT)?;
+        if !is_user_range(address, length) {
+            return Err(Errno::EFAULT);
+        }
+        let end = address + length;
         let mut at = address;
         while at < end {
-            let part = (end - at).min(PAGE) as usize;
-            self.write_bytes(at, ZEROS.get(..part).unwrap_or_default()).await?;
-            at += part as u64;
+            let part = (end - at).min(CHUNK as u64) as usize;
+            let done = self.space.lock().table.zero(VirtAddr(at), part);
+            at += done as u64;
+            if done < part {
+                self.bring_in(at, Access::WRITE).await?;
+            }
         }
         Ok(())
     }
@@ -212,7 +217,7 @@ impl UserMemory {
     /// # Errors
     /// `EFAULT` when the range leaves user space.
     pub fn sink(&self, address: u64, length: u64) -> Result<UserSink, Errno> {
-        self.sink_vector(alloc::vec![IoVector { address, length }])
+        UserSink::new(self.space.clone(), IoVector { address, length }, Vec::new())
     }
 
     /// A sink that fills the ranges of `vectors` in order (see `read_io_vectors`).
@@ -220,7 +225,7 @@ impl UserMemory {
     /// # Errors
     /// `EFAULT` when a range leaves user space.
     pub fn sink_vector(&self, vectors: Vec<IoVector>) -> Result<UserSink, Errno> {
-        UserSink::new(self.space.clone(), vectors)
+        UserSink::new(self.space.clone(), IoVector::default(), vectors)
     }
 
     /// A source that reads one range.
@@ -228,7 +233,7 @@ impl UserMemory {
     /// # Errors
     /// `EFAULT` when the range leaves user space.
     pub fn source(&self, address: u64, length: u64) -> Result<UserSource, Errno> {
-        self.source_vector(alloc::vec![IoVector { address, length }])
+        UserSource::new(self.space.clone(), IoVector { address, length }, Vec::new())
     }
 
     /// A source that reads the ranges of `vectors` in order (see `read_io_vectors`).
@@ -236,7 +241,7 @@ impl UserMemory {
     /// # Errors
     /// `EFAULT` when a range leaves user space.
     pub fn source_vector(&self, vectors: Vec<IoVector>) -> Result<UserSource, Errno> {
-        UserSource::new(self.space.clone(), vectors)
+        UserSource::new(self.space.clone(), IoVector::default(), vectors)
     }
 
     /// Reads the array of `struct iovec` that `readv` and its kin take, and checks it.
@@ -254,9 +259,8 @@ impl UserMemory {
     pub async fn load_u32(&self, address: u64) -> Result<u32, Errno> {
         check_word(address)?;
         loop {
-            if let Some(value) =
-                self.space.with_word(address, false, |frame, offset| frame.load_u32(offset))
-            {
+            let value = self.space.lock().table.load_u32(VirtAddr(address));
+            if let Some(value) = value {
                 return Ok(value);
             }
             self.bring_in(address, Access::READ).await?;
@@ -276,9 +280,9 @@ impl UserMemory {
     ) -> Result<Result<u32, u32>, Errno> {
         check_word(address)?;
         loop {
-            if let Some(result) = self.space.with_word(address, true, |frame, offset| {
-                frame.compare_exchange_u32(offset, old, new)
-            }) {
+            let word = VirtAddr(address);
+            let result = self.space.lock().table.compare_exchange_u32(word, old, new);
+            if let Some(result) = result {
                 return Ok(result);
             }
             self.bring_in(address, Access::WRITE).await?;

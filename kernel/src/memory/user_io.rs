@@ -11,9 +11,10 @@
 
 use abi::Errno;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+use alloc::vec::{IntoIter, Vec};
 use base::io::{Sink, Source};
-use base::memory::VirtAddr;
+use base::memory::{Frame, VirtAddr};
+use core::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::fault::Access;
@@ -57,16 +58,21 @@ pub(super) async fn read_io_vectors(
 struct Cursor {
     space: Arc<AddressSpace>,
     current: IoVector,
-    following: alloc::vec::IntoIter<IoVector>,
+    following: IntoIter<IoVector>,
     remaining: u64,
     /// The last copy stopped at a page that is missing or not permitted.
     is_stopped: bool,
 }
 
 impl Cursor {
-    fn new(space: Arc<AddressSpace>, vectors: Vec<IoVector>) -> Result<Cursor, Errno> {
+    /// A position at the start of `first` and then `following`.
+    fn new(
+        space: Arc<AddressSpace>,
+        first: IoVector,
+        following: Vec<IoVector>,
+    ) -> Result<Cursor, Errno> {
         let mut remaining = 0_u64;
-        for vector in &vectors {
+        for vector in following.iter().chain([&first]) {
             if vector.length > 0 && !is_user_range(vector.address, vector.length) {
                 return Err(Errno::EFAULT);
             }
@@ -74,8 +80,8 @@ impl Cursor {
         }
         Ok(Cursor {
             space,
-            current: IoVector::default(),
-            following: vectors.into_iter(),
+            current: first,
+            following: following.into_iter(),
             remaining: remaining.min(MOST_BYTES),
             is_stopped: false,
         })
@@ -86,7 +92,7 @@ impl Cursor {
     fn advance(
         &mut self,
         limit: usize,
-        mut copy: impl FnMut(&AddressSpace, u64, core::ops::Range<usize>) -> usize,
+        mut copy: impl FnMut(&AddressSpace, u64, Range<usize>) -> usize,
     ) -> usize {
         self.is_stopped = false;
         let mut done = 0;
@@ -131,8 +137,12 @@ pub struct UserSink {
 }
 
 impl UserSink {
-    pub(super) fn new(space: Arc<AddressSpace>, ranges: Vec<IoVector>) -> Result<UserSink, Errno> {
-        Ok(UserSink { cursor: Cursor::new(space, ranges)? })
+    pub(super) fn new(
+        space: Arc<AddressSpace>,
+        first: IoVector,
+        following: Vec<IoVector>,
+    ) -> Result<UserSink, Errno> {
+        Ok(UserSink { cursor: Cursor::new(space, first, following)? })
     }
 
     /// Whether the last write stopped at a page that must be brought in first.
@@ -159,6 +169,19 @@ impl Sink for UserSink {
     fn remaining(&self) -> usize {
         usize::try_from(self.cursor.remaining).unwrap_or(usize::MAX)
     }
+
+    fn write_from_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {
+        self.cursor.advance(length, |space, address, range| {
+            let table = &space.lock().table;
+            table.copy_in_from_frame(VirtAddr(address), frame, offset + range.start, range.len())
+        })
+    }
+
+    fn write_zeros(&mut self, length: usize) -> usize {
+        self.cursor.advance(length, |space, address, range| {
+            space.lock().table.zero(VirtAddr(address), range.len())
+        })
+    }
 }
 
 /// Where a write takes its bytes from.
@@ -169,9 +192,10 @@ pub struct UserSource {
 impl UserSource {
     pub(super) fn new(
         space: Arc<AddressSpace>,
-        ranges: Vec<IoVector>,
+        first: IoVector,
+        following: Vec<IoVector>,
     ) -> Result<UserSource, Errno> {
-        Ok(UserSource { cursor: Cursor::new(space, ranges)? })
+        Ok(UserSource { cursor: Cursor::new(space, first, following)? })
     }
 
     /// Whether the last read stopped at a page that must be brought in first.
@@ -198,5 +222,12 @@ impl Source for UserSource {
 
     fn remaining(&self) -> usize {
         usize::try_from(self.cursor.remaining).unwrap_or(usize::MAX)
+    }
+
+    fn read_to_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {
+        self.cursor.advance(length, |space, address, range| {
+            let table = &space.lock().table;
+            table.copy_out_to_frame(VirtAddr(address), frame, offset + range.start, range.len())
+        })
     }
 }
