@@ -288,3 +288,6 @@ fn make_parents(lookup: Lookup<'_>, path: &[u8]) -> Result<(), Errno> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

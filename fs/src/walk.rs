@@ -269,3 +269,7 @@ pub fn resolve(lookup: Lookup<'_>, path: &[u8], follow: bool) -> Result<Location
         }
     }
 }
+
+#[cfg(test)]
+#[path = "walk_tests.rs"]
+mod tests;

@@ -256,3 +256,6 @@ impl FileSystem for TmpFs {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
