@@ -36,6 +36,8 @@ pub mod system;
 pub mod table;
 #[cfg(test)]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 pub mod thread;
 pub mod wait;
 

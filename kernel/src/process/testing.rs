@@ -8,8 +8,10 @@ use fs::mount::Mount;
 use fs::tmpfs::{self, TmpFs};
 
 use super::directory::DirectoryContext;
+use super::exit;
 use super::file_table::FileTable;
 use super::first::{self, DEFAULT_TIMER_SLACK_NS, Parts};
+use super::fork::{self, CloneRequest};
 use super::ids::Tid;
 use super::schedule::Schedule;
 use super::table;
@@ -61,4 +63,19 @@ pub fn thread_beside(thread: &Arc<Thread>) -> Arc<Thread> {
 pub fn leave(thread: &Arc<Thread>) {
     let _ = thread.process.remove_thread(thread);
     table::lock().remove_thread(thread);
+}
+
+/// A child as `clone` with these flags makes it, which never runs.
+pub fn child(parent: &Arc<Thread>, flags: u64) -> Arc<Thread> {
+    let request = CloneRequest { flags, exit_signal: 17, ..CloneRequest::default() };
+    let number = table::lock().reserve_number(0, u64::MAX).unwrap();
+    let child = fork::make_thread(parent, Tid(number.get()), &request, None).unwrap();
+    fork::publish(parent, &child, number, &request).unwrap();
+    child
+}
+
+/// The end of a thread that never ran.
+pub fn end(thread: Arc<Thread>, code: i32) {
+    thread.request_exit(exit::exit_status(code));
+    exit::discard(thread);
 }
