@@ -44,7 +44,7 @@ impl Class {
         }
         (smallest..CLASS_COUNT as u8)
             .map(Class)
-            .find(|class| class.size().is_multiple_of(layout.align()))
+            .find(|class| class.size() & (layout.align() - 1) == 0)
     }
 
     /// Place in tables.

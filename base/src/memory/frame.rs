@@ -192,7 +192,10 @@ impl Frame {
 
     #[inline]
     fn word_u32(&self, offset: usize) -> &AtomicU32 {
-        debug_assert!(offset.is_multiple_of(4) && offset + 4 <= PAGE_SIZE, "no 32-bit word at {offset}");
+        debug_assert!(
+            offset.is_multiple_of(4) && offset + 4 <= PAGE_SIZE,
+            "no 32-bit word at {offset}"
+        );
         let offset = offset & (PAGE_SIZE - 4);
         // SAFETY: an aligned word of the page, which lives as long as this handle and is accessed
         // atomically only.
@@ -201,7 +204,10 @@ impl Frame {
 
     #[inline]
     fn word_u64(&self, offset: usize) -> &AtomicU64 {
-        debug_assert!(offset.is_multiple_of(8) && offset + 8 <= PAGE_SIZE, "no 64-bit word at {offset}");
+        debug_assert!(
+            offset.is_multiple_of(8) && offset + 8 <= PAGE_SIZE,
+            "no 64-bit word at {offset}"
+        );
         let offset = offset & (PAGE_SIZE - 8);
         // SAFETY: as for `word_u32`.
         unsafe { AtomicU64::from_ptr(self.pointer().add(offset).cast()) }

@@ -660,7 +660,8 @@ impl PageTable {
 
     /// The aligned 32-bit word at a user address; `None` when the page is missing or not readable.
     pub fn load_u32(&self, address: VirtAddr) -> Option<u32> {
-        let (pointer, _) = self.reach(address.0, 4, false).filter(|_| address.0.is_multiple_of(4))?;
+        let (pointer, _) =
+            self.reach(address.0, 4, false).filter(|_| address.0.is_multiple_of(4))?;
         // SAFETY: an aligned word of a page that the table owns, accessed atomically only.
         Some(
             unsafe { core::sync::atomic::AtomicU32::from_ptr(pointer.cast()) }
@@ -676,7 +677,8 @@ impl PageTable {
         old: u32,
         new: u32,
     ) -> Option<Result<u32, u32>> {
-        let (pointer, _) = self.reach(address.0, 4, true).filter(|_| address.0.is_multiple_of(4))?;
+        let (pointer, _) =
+            self.reach(address.0, 4, true).filter(|_| address.0.is_multiple_of(4))?;
         // SAFETY: as for `load_u32`.
         let word = unsafe { core::sync::atomic::AtomicU32::from_ptr(pointer.cast()) };
         Some(word.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst))

@@ -51,6 +51,7 @@ impl Doorbell {
     }
 
     /// Whether the core is halted or about to be. A hint.
+    #[cfg(not(loom))]
     #[inline]
     pub(crate) fn is_parked(&self) -> bool {
         self.0.load(Ordering::Relaxed) == PARKED

@@ -22,7 +22,7 @@ const BATCH: usize = 32;
 struct Executor {
     queue: ReadyQueue,
     doorbell: Doorbell,
-    /// Tasks that were started on this core.
+    /// Tasks that this core started, on whatever core; written by it alone.
     started: AtomicUsize,
     /// Tasks that ended on this core; written by it alone.
     ended: AtomicUsize,
@@ -61,13 +61,19 @@ pub fn task_counts() -> TaskCounts {
     counts
 }
 
-pub(super) fn count_start(core: CpuId) {
-    EXECUTORS.of(core).started.fetch_add(1, Ordering::Relaxed);
+#[inline]
+fn count(counter: &AtomicUsize) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
+#[inline]
+pub(super) fn count_start() {
+    count(&EXECUTORS.here().started);
+}
+
+#[inline]
 pub(super) fn count_end() {
-    let ended = &EXECUTORS.here().ended;
-    ended.store(ended.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    count(&EXECUTORS.here().ended);
 }
 
 /// Starts a task on a core. It is polled there for the first time when that core comes to it.
@@ -76,7 +82,7 @@ pub fn spawn(
     future: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), OutOfMemory> {
     let task = Task::allocate(core, None)?;
-    count_start(core);
+    count_start();
     // SAFETY: the task is fresh.
     let header = unsafe { Task::fill(task, || future) };
     // SAFETY: as above; the task is idle, so `wake` tells us to queue it, and it has not ended.

@@ -98,19 +98,20 @@ impl<F: Future<Output = ()> + Send + 'static> TaskPool<F> {
         let Some(Slot(task)) = self.spare.take() else { return Err(OutOfMemory) };
         // SAFETY: spare memory is ours and has no future. A panic in `make` leaks the memory, no more.
         let header = unsafe { Task::fill(task, make) };
-        count_start(self.core);
+        count_start();
         // SAFETY: the task is on its core, idle and known to nobody else, so we are its only poller;
         // what follows is what the executor does, except that the memory comes back to us.
         unsafe {
-            header.as_ref().state.begin();
+            header.as_ref().state.begin_unknown();
             if Header::poll(header) {
                 header.as_ref().state.finish();
                 count_end();
-                self.shelf.pending.fetch_add(1, Ordering::Relaxed);
-                if Header::give_up(header) {
-                    self.shelf.pending.fetch_sub(1, Ordering::Relaxed);
+                if Header::is_last(header) {
                     Task::recycle(task);
                     self.spare = Some(Slot(task));
+                } else {
+                    self.shelf.pending.fetch_add(1, Ordering::Relaxed);
+                    Header::release(header);
                 }
                 return Ok(true);
             }

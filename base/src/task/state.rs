@@ -17,6 +17,7 @@ use crate::primitives::{AtomicU8, Ordering, constant};
 
 const WOKEN: u8 = 1;
 const RUNNING: u8 = 2;
+#[cfg(not(loom))]
 const DONE: u8 = 4;
 
 /// State of one task: `WOKEN` alone is queued; nothing set is idle.
@@ -43,6 +44,13 @@ impl State {
         self.0.swap(RUNNING, Ordering::AcqRel);
     }
 
+    /// Like `begin`, for a task that nobody else knows yet.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn begin_unknown(&self) {
+        self.0.store(RUNNING, Ordering::Relaxed);
+    }
+
     /// The poll ended without a result. True when the task was woken meanwhile and must be queued.
     #[must_use]
     #[inline]
@@ -51,12 +59,14 @@ impl State {
     }
 
     /// The task has ended; it will never be queued again.
+    #[cfg(not(loom))]
     #[inline]
     pub(crate) fn finish(&self) {
         self.0.store(DONE, Ordering::Release);
     }
 
     /// Makes a task that has ended, and that nobody else knows any more, idle again.
+    #[cfg(not(loom))]
     #[inline]
     pub(crate) fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);

@@ -169,16 +169,26 @@ impl Header {
         unsafe { header.as_ref() }.references.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether the caller's share is the only one.
+    ///
+    /// # Safety
+    /// The caller owns a share.
+    #[inline]
+    pub(super) unsafe fn is_last(header: NonNull<Header>) -> bool {
+        // SAFETY: the share keeps the header there.
+        unsafe { header.as_ref() }.references.load(Ordering::Acquire) == 1
+    }
+
     /// Gives up one share; true when it was the last and the caller now owns the memory.
     ///
     /// # Safety
     /// The caller owns a share, which it loses.
     #[inline]
-    pub(super) unsafe fn give_up(header: NonNull<Header>) -> bool {
+    unsafe fn give_up(header: NonNull<Header>) -> bool {
         // SAFETY: the share keeps the header there until the subtraction.
         let references = unsafe { &header.as_ref().references };
-        if references.load(Ordering::Acquire) == 1 {
-            // The only share: nobody is left to take another.
+        // SAFETY: as above. When it is the only share nobody is left to take another.
+        if unsafe { Header::is_last(header) } {
             return true;
         }
         if references.fetch_sub(1, Ordering::Release) != 1 {
