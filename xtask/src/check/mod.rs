@@ -85,7 +85,7 @@ fn format(root: &Path) -> Result<Outcome> {
     if !is_installed(cargo(root).args(["fmt", "--version"])) {
         return Ok(Outcome::LeftOut("rustfmt is not installed".to_string()));
     }
-    tool(cargo(root).args(["fmt", "--all", "--check"]))
+    tool(cargo(root).args(["fmt", "--all", "--check", "--", "--color", "never"]))
 }
 
 fn lints(root: &Path) -> Result<Outcome> {
