@@ -42,6 +42,9 @@ pub struct Arguments {
     /// Only these stages, or of a stage only the cases whose name contains the text.
     #[arg(value_name = "STAGE[/TEXT]")]
     names: Vec<String>,
+    /// Test this kernel instead of building the checked one.
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
 }
 
 /// What all stages work with.
@@ -49,6 +52,7 @@ pub struct Bench {
     root: PathBuf,
     work: PathBuf,
     ferry: Ferry,
+    builds_kernel: bool,
 }
 
 impl Bench {
@@ -73,10 +77,11 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool> {
         root: root.to_path_buf(),
         ferry: Ferry {
             tool: std::env::current_exe()?.with_file_name("ferry"),
-            kernel: kernel::path(root, "checked"),
+            kernel: arguments.kernel.clone().unwrap_or_else(|| kernel::path(root, "checked")),
             work: work.clone(),
         },
         work,
+        builds_kernel: arguments.kernel.is_none(),
     };
     let mut report = Report::new();
     for stage in STAGES.iter().filter(|stage| filter.wants_stage(stage)) {
@@ -114,6 +119,9 @@ impl Bench {
         if !command.status().context("cannot run cargo")?.success() {
             bail!("the tool does not build");
         }
-        kernel::build(&self.root, "checked", true).map(drop)
+        if self.builds_kernel {
+            kernel::build(&self.root, "checked", true)?;
+        }
+        Ok(())
     }
 }
