@@ -57,26 +57,25 @@ impl Drop for SpaceHandle {
     }
 }
 
-/// What a core has loaded. Only the core itself touches it.
-struct Loaded {
-    space: Option<Arc<SpaceHandle>>,
-    /// The generation of `space` that this core's translations are good for.
-    generation: u64,
-}
-
-static LOADED: CpuLocal<Loaded> =
-    CpuLocal::new([const { LocalSlot::new(Loaded { space: None, generation: 0 }) }; MAX_CPUS]);
+/// The space whose root a core has loaded; keeps it. Only the core itself touches it.
+static LOADED: CpuLocal<Option<Arc<SpaceHandle>>> =
+    CpuLocal::new([const { LocalSlot::new(None) }; MAX_CPUS]);
 
 /// What others see of a core; written by the core alone.
 struct Presence {
     /// Odd while in user mode; grows with every entry and exit.
     stay: AtomicU64,
-    /// Root of the loaded space; changes only while `stay` is even.
+    /// Root of the loaded space, 0 for none; changes only while `stay` is even.
     root: AtomicU64,
+    /// The generation of the loaded space that this core's translations are good for; nobody else
+    /// looks at it.
+    generation: AtomicU64,
 }
 
 static PRESENCE: PerCpu<Presence> = PerCpu::new(
-    [const { Presence { stay: AtomicU64::new(0), root: AtomicU64::new(0) } }; MAX_CPUS],
+    [const {
+        Presence { stay: AtomicU64::new(0), root: AtomicU64::new(0), generation: AtomicU64::new(0) }
+    }; MAX_CPUS],
 );
 
 /// Makes every translation of the space that any core has cached useless: no core is in user mode with
@@ -88,13 +87,13 @@ pub(crate) fn invalidate(space: &SpaceHandle, page: Option<VirtAddr>) {
     let before = space.generation.fetch_add(1, Ordering::SeqCst);
     fence(Ordering::SeqCst);
     if let Some(page) = page {
-        LOADED.with(|loaded| {
-            let ours = loaded.space.as_ref().is_some_and(|held| core::ptr::eq(&**held, space));
-            if ours && loaded.generation == before {
-                Machine::flush_page(page);
-                loaded.generation = before + 1;
-            }
-        });
+        let ours = PRESENCE.here();
+        if ours.root.load(Ordering::Relaxed) == space.root.0
+            && ours.generation.load(Ordering::Relaxed) == before
+        {
+            Machine::flush_page(page);
+            ours.generation.store(before + 1, Ordering::Relaxed);
+        }
     }
     let here = CpuId::current();
     for core in CpuId::all().filter(|core| *core != here) {
@@ -232,68 +231,62 @@ pub fn release(context: &mut UserContext) {
 }
 
 /// Runs the thread in user mode until it traps. Returns `Trap::Interrupt` without entering when a task
-/// of this core is ready and no time slice has an end (`time::interrupt_at`).
-pub fn run(context: &mut UserContext, space: &Arc<SpaceHandle>) -> Trap {
+/// of this core is ready and no time slice has an end (`time::interrupt_at`), or when `stay_out` says
+/// so. Whoever gives `stay_out` a reason rings this core's doorbell afterwards, and so is not missed.
+#[inline]
+pub fn run(
+    context: &mut UserContext,
+    space: &Arc<SpaceHandle>,
+    stay_out: impl FnOnce() -> bool,
+) -> Trap {
     sync::assert_none_held();
-    if let Some(core) = context.live_on.get()
-        && core != CpuId::current()
-    {
+    let here = CpuId::current();
+    if context.live_on.replace(Some(here)).is_some_and(|core| core != here) {
         // The thread moved without `release`: its floating-point state is out of reach.
-        log::error!("a thread came from core {} with its registers there", core.index());
-        return Trap::Interrupt;
-    }
-    if !task::enter_user_mode() {
-        return Trap::Interrupt;
+        panic!("a thread came with its registers on another core");
     }
     let presence = PRESENCE.here();
-    let released = LOADED.with(|loaded| {
-        let same = loaded.space.as_ref().is_some_and(|held| Arc::ptr_eq(held, space));
-        let mut released = None;
-        if !same {
-            released = loaded.space.replace(space.clone());
-            loaded.generation = space.generation.load(Ordering::SeqCst);
-            presence.root.store(space.root.0, Ordering::Relaxed);
-            // SAFETY: the root was prepared by `PageTable::new`, and the `Arc` in `loaded` keeps it.
-            unsafe { Machine::load_root(space.root) };
-        }
-        let stay = presence.stay.load(Ordering::Relaxed);
-        presence.stay.store(stay + 1, Ordering::Release);
-        fence(Ordering::SeqCst);
-        let generation = space.generation.load(Ordering::SeqCst);
-        if loaded.generation != generation {
-            loaded.generation = generation;
-            // SAFETY: as above. Changes after this load of the generation see us and interrupt us.
-            unsafe { Machine::load_root(space.root) };
-        }
-        released
-    });
-    if let Some(released) = released {
-        // Freeing tables takes time and locks: not while others may wait for us to leave user mode.
-        if Arc::strong_count(&released) == 1 {
-            leave(presence);
-            drop(released);
-            return Trap::Interrupt;
-        }
+    if presence.root.load(Ordering::Relaxed) != space.root.0 && !load(presence, space) {
+        return Trap::Interrupt;
     }
-    context.live_on.set(Some(CpuId::current()));
-    // SAFETY: the context is this thread's alone, stays in its box, and its space is loaded.
-    let trap = unsafe { Machine::enter_user(context.registers()) };
-    leave(presence);
+    let stay = presence.stay.load(Ordering::Relaxed);
+    presence.stay.store(stay + 1, Ordering::Relaxed);
+    // One full fence, in there, orders both publications before both looks.
+    let enter = task::enter_user_mode() && !stay_out();
+    let trap = if enter {
+        let generation = space.generation.load(Ordering::SeqCst);
+        if presence.generation.load(Ordering::Relaxed) != generation {
+            presence.generation.store(generation, Ordering::Relaxed);
+            // SAFETY: `LOADED` keeps the space. Changes after the load above see us and interrupt us.
+            unsafe { Machine::load_root(space.root) };
+        }
+        // SAFETY: the context is this thread's alone, stays in its box, and its space is loaded.
+        unsafe { Machine::enter_user(context.registers()) }
+    } else {
+        Trap::Interrupt
+    };
+    presence.stay.store(stay + 2, Ordering::Release);
+    task::leave_user_mode();
     trap
 }
 
-#[inline]
-fn leave(presence: &Presence) {
-    let stay = presence.stay.load(Ordering::Relaxed);
-    presence.stay.store(stay + 1, Ordering::Release);
-    task::leave_user_mode();
+/// Loads another space; false when letting go of the one before freed its tables, which took time.
+#[cold]
+fn load(presence: &Presence, space: &Arc<SpaceHandle>) -> bool {
+    let generation = space.generation.load(Ordering::SeqCst);
+    let released = LOADED.with(|loaded| loaded.replace(space.clone()));
+    presence.generation.store(generation, Ordering::Relaxed);
+    presence.root.store(space.root.0, Ordering::Relaxed);
+    // SAFETY: the root was prepared by `PageTable::new`, and the `Arc` in `LOADED` keeps it.
+    unsafe { Machine::load_root(space.root) };
+    released.is_none_or(|released| Arc::strong_count(&released) > 1)
 }
 
 /// Loads the root that maps no user memory and lets go of the space that this core has loaded. Call it
 /// before parking and when a thread ends.
 pub fn leave_space() {
     let released = LOADED.with(|loaded| {
-        let released = loaded.space.take();
+        let released = loaded.take();
         if released.is_some() {
             PRESENCE.here().root.store(0, Ordering::Relaxed);
             // SAFETY: the kernel's root lives for ever.

@@ -61,7 +61,9 @@ pub fn name(number: usize) -> &'static str {
 pub fn unknown(number: usize) -> Errno {
     static LOGGED: [AtomicU64; CALL_LIMIT / 64] = [const { AtomicU64::new(0) }; CALL_LIMIT / 64];
     let first = match LOGGED.get(number / 64) {
-        Some(word) => word.fetch_or(1 << (number % 64), Ordering::Relaxed) >> (number % 64) & 1 == 0,
+        Some(word) => {
+            word.fetch_or(1 << (number % 64), Ordering::Relaxed) >> (number % 64) & 1 == 0
+        }
         None => false,
     };
     if first {

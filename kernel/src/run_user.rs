@@ -28,9 +28,10 @@ use base::{task, time};
 use hal::{Trap, UserContext as _};
 use policy::place::{self, CoreSet};
 use policy::route::{self, CallPath, Paths};
+use policy::table::number;
 
 use crate::call::{Call, SysResult};
-use crate::memory::Access;
+use crate::memory::{Access, AddressSpace};
 use crate::process::{self, Thread};
 use crate::request::{self, encode};
 use crate::signal::{self, BeforeUser, SignalInfo};
@@ -80,6 +81,7 @@ async fn accounted(thread: Arc<Thread>, run: impl Future<Output = ()>) {
 
 async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
     core_loop::thread_started();
+    let mut space = thread.space();
     let mut entered_ns = time::now_ns();
     loop {
         if thread.has_attention()
@@ -87,14 +89,20 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
         {
             break;
         }
-        let trap = enter(&thread, &mut context, &mut entered_ns);
+        let trap = stay_in_user_mode(&thread, &mut context, &space, entered_ns);
         let sample = thread.processor_time.trap();
         match trap {
-            Trap::SystemCall => system_call(&thread, &mut context).await,
+            Trap::SystemCall => {
+                let number = context.call_number();
+                system_call(&thread, &mut context, number).await;
+                if matches!(number, number::execve | number::execveat) {
+                    space = thread.space();
+                }
+            }
             Trap::Interrupt => core_loop::serve_interrupts(),
             Trap::PageFault { address, write, execute, .. } => {
                 let access = Access::of_fault(write, execute);
-                if let Err(fault) = thread.space().fault(address, access).await {
+                if let Err(fault) = space.fault(address, access).await {
                     signal::force(&thread, SignalInfo::of_page_fault(fault, address, &trap));
                 }
             }
@@ -106,6 +114,7 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
             entered_ns = time::now_ns();
         }
     }
+    drop(space);
     user::release(&mut context);
     drop(context);
     process::exit::finish_thread(thread).await;
@@ -113,26 +122,31 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
     core_loop::thread_ended();
 }
 
-/// Enters user mode until the next trap. With other threads ready on this core, a timer bounds the
-/// stay.
-fn enter(thread: &Arc<Thread>, context: &mut UserContext, entered_ns: &mut u64) -> Trap {
-    if task::has_ready() {
-        time::interrupt_at(*entered_ns + TIME_SLICE_NS);
+/// Runs the thread in user mode until it needs more than an answer that is at hand. With other
+/// threads ready on this core, a timer bounds the stay.
+fn stay_in_user_mode(
+    thread: &Arc<Thread>,
+    context: &mut UserContext,
+    space: &Arc<AddressSpace>,
+    entered_ns: u64,
+) -> Trap {
+    let answers_here = path() == CallPath::Local;
+    loop {
+        if task::has_ready() {
+            time::interrupt_at(entered_ns + TIME_SLICE_NS);
+        }
+        let trap = user::run(context, space.handle(), || thread.has_attention());
+        if trap != Trap::SystemCall || !answers_here || task::has_ready() {
+            return trap;
+        }
+        match servers::answer_at_once(context.call_number(), thread) {
+            Some(value) => context.set_return_value(value),
+            None => return trap,
+        }
     }
-    let space = thread.space();
-    thread.running_on.store(CpuId::current().index() as u32 + 1, Ordering::SeqCst);
-    // Whoever set attention before seeing `running_on` sends no interrupt; so look once more.
-    let trap = if thread.has_attention() {
-        Trap::Interrupt
-    } else {
-        user::run(context, space.handle())
-    };
-    thread.running_on.store(0, Ordering::Release);
-    trap
 }
 
-async fn system_call(thread: &Arc<Thread>, context: &mut UserContext) {
-    let number = context.call_number();
+async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: usize) {
     let arguments = context.call_arguments();
     let result = match route::route(number) {
         None => Err(dispatch::unknown(number)),
@@ -157,12 +171,7 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext) {
 }
 
 /// Puts the answer into the registers; restart codes are noted for the delivery of signals.
-fn finish_call(
-    thread: &Arc<Thread>,
-    context: &mut UserContext,
-    number: usize,
-    result: SysResult,
-) {
+fn finish_call(thread: &Arc<Thread>, context: &mut UserContext, number: usize, result: SysResult) {
     match result {
         Err(errno) if errno.is_restart() => signal::note_restart(thread, context, number, errno),
         // These two set the registers themselves, whole.

@@ -2,20 +2,25 @@
 
 use alloc::boxed::Box;
 use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hal::{Contract, MAX_CPUS, Machine};
 
 use super::Panicked;
-use crate::cpu::{CpuLocal, LocalSlot};
+use crate::cpu::PerCpu;
 use crate::logging;
 
-/// How many `catch` this core is in; a panic in none of them is the end.
-static DEPTH: CpuLocal<usize> = CpuLocal::new([const { LocalSlot::new(0) }; MAX_CPUS]);
+/// How many `catch` this core is in; a panic in none of them is the end. Only the core itself touches
+/// its count.
+static DEPTH: PerCpu<AtomicUsize> = PerCpu::new([const { AtomicUsize::new(0) }; MAX_CPUS]);
 
+#[inline]
 pub(super) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
-    DEPTH.with(|depth| *depth += 1);
+    let depth = DEPTH.here();
+    let outer = depth.load(Ordering::Relaxed);
+    depth.store(outer + 1, Ordering::Relaxed);
     let result = unwinding::panic::catch_unwind(f);
-    DEPTH.with(|depth| *depth -= 1);
+    depth.store(outer, Ordering::Relaxed);
     result.map_err(|_payload| Panicked)
 }
 
@@ -30,7 +35,7 @@ fn report(what: &str, info: &PanicInfo<'_>) {
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    if DEPTH.with(|depth| *depth) > 0 {
+    if DEPTH.here().load(Ordering::Relaxed) > 0 {
         report("contained", info);
         // Comes back only when nothing catches it, such as a panic while unwinding.
         let code = unwinding::panic::begin_panic(Box::new(()));

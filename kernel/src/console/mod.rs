@@ -13,11 +13,11 @@ mod terminal;
 use alloc::sync::Arc;
 
 use abi::Errno;
+pub use abi::console::WindowSize;
 use abi::console::{
     ExitReport, FrameHeader, FrameKind, MAX_START, OutputClosed, OutputCredit, PROTOCOL_VERSION,
     StartHeader,
 };
-pub use abi::console::WindowSize;
 use base::device::virtio::{Kind, Transport};
 use base::sync::Once;
 use drivers::console::Console;
@@ -26,8 +26,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 pub use output::{Output, StreamState};
 pub use parser::{Start, parse_start};
-pub use terminal::terminal;
 pub use streams::{HostInput, HostInputFile, HostOutputFile};
+pub use terminal::terminal;
 
 use parser::FrameParser;
 

@@ -159,8 +159,7 @@ pub(super) fn publish(
         return Err(errno);
     }
     if !request.has(CLONE_THREAD) {
-        let grandparent =
-            if request.has(CLONE_PARENT) { parent.process.parent() } else { None };
+        let grandparent = if request.has(CLONE_PARENT) { parent.process.parent() } else { None };
         let family = grandparent.as_ref().unwrap_or(&parent.process);
         tree.insert_process(&child.process, family, &parent.process);
     }

@@ -2,18 +2,18 @@
 
 extern crate std;
 
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::pin::pin;
-use core::task::{Context, Poll, Waker};
 use abi::Errno;
 use abi::process::*;
 use abi::signal::{Action, SIG_IGN, Signal};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use base::task::block_on_host;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
 
+use self::std::thread;
 use super::testing::{child, end, process};
 use super::wait::{Found, WaitRequest, Which, wait};
-use self::std::thread;
 use super::{INIT, Pid, Thread, session, table};
 use crate::signal::interruptible;
 

@@ -55,8 +55,6 @@ pub struct Thread {
     pub signals: ThreadSignals,
     /// Where the answer of a remote call arrives.
     pub slot: CallSlot,
-    /// Index of the core plus one while it is in user mode, else 0.
-    pub running_on: AtomicU32,
     /// Index of the application core that holds its `run_user` task.
     pub core: AtomicUsize,
     /// Cores that it may run on, one bit each.
@@ -121,7 +119,6 @@ impl Thread {
             process: new.process,
             signals: new.signals,
             slot: CallSlot::new(),
-            running_on: AtomicU32::new(0),
             core: AtomicUsize::new(0),
             affinity: AtomicU64::new(new.affinity),
             schedule: new.schedule,
@@ -239,12 +236,11 @@ impl Thread {
     /// set before.
     pub fn kick(&self) {
         self.signals.wake();
-        // Pairs with the thread's own order: it publishes `running_on`, then looks for attention.
-        let running_on = self.running_on.load(Ordering::SeqCst);
-        if let Some(core) = usize::try_from(running_on).ok().and_then(|core| core.checked_sub(1)) {
-            if let Some(core) = CpuId::new(core).filter(|core| *core != CpuId::current()) {
-                base::task::ring_doorbell(core);
-            }
+        // Pairs with the thread's own order: its core publishes that it enters user mode, then looks
+        // for attention.
+        let core = CpuId::new(self.core.load(Ordering::Relaxed));
+        if let Some(core) = core.filter(|core| *core != CpuId::current()) {
+            base::task::ring_doorbell(core);
         }
     }
 

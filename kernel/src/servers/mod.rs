@@ -25,6 +25,9 @@ use base::task;
 use policy::place::{self, Layout};
 use policy::route::{self, CLASS_COUNT, Class};
 
+use policy::table::number;
+
+use crate::process::Thread;
 use crate::request::Request;
 
 /// Requests that may wait in front of one server. A caller that finds the queue full yields and
@@ -78,6 +81,23 @@ pub fn all() -> &'static [Server] {
 pub fn of_call(number: usize) -> &'static Server {
     let class = route::route(number).map_or(Class::Other, |row| row.class);
     &all()[class as usize]
+}
+
+/// The answer of a call that only reads what the caller's thread has and cannot fail or wait; `None`
+/// for every other call. On the local path these need no request, no task and no containment.
+#[inline]
+pub fn answer_at_once(number: usize, thread: &Thread) -> Option<u64> {
+    let id = match number {
+        number::getppid => return Some(thread.process.parent_pid().to_value()),
+        number::getpid => return Some(thread.process.pid.to_value()),
+        number::gettid => return Some(thread.tid().to_value()),
+        number::getuid => thread.credentials().user.real,
+        number::geteuid => thread.credentials().user.effective,
+        number::getgid => thread.credentials().group.real,
+        number::getegid => thread.credentials().group.effective,
+        _ => return None,
+    };
+    Some(u64::from(id))
 }
 
 impl Server {
