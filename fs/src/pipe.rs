@@ -302,7 +302,9 @@ impl File for PipeEnd {
         }
         let piece = if length <= PIPE_BUF { length } else { PAGE_SIZE };
         let has_room = state.has_room_for(piece, self.is_packets)
-            || (length > PIPE_BUF && state.has_room_for(length % PAGE_SIZE, self.is_packets));
+            || (length > PIPE_BUF
+                && length % PAGE_SIZE > 0
+                && state.has_room_for(length % PAGE_SIZE, self.is_packets));
         if !has_room {
             return Err(Errno::EAGAIN);
         }

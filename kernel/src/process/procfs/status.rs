@@ -247,13 +247,37 @@ pub(super) fn status(subject: &Subject) -> Generated {
     if let Some(thread) = &thread {
         privilege_lines(&mut text, thread);
         let cores = boot::layout().application.0 & thread.affinity.load(Ordering::Relaxed);
-        put!(text, "Cpus_allowed:\t{cores:x}\n");
+        put!(text, "Cpus_allowed:\t{cores:x}\nCpus_allowed_list:\t");
+        core_ranges(&mut text, cores);
         put!(text, "Mems_allowed:\t1\nMems_allowed_list:\t0\n");
     }
     let own = usage(subject, &process);
     put!(text, "voluntary_ctxt_switches:\t{}\n", own.voluntary_switches);
     put!(text, "nonvoluntary_ctxt_switches:\t{}\n", own.involuntary_switches);
     Ok(text.0)
+}
+
+/// A set of cores as `0-2,5`.
+fn core_ranges(text: &mut Text, cores: u64) {
+    let has = |core: u32| core < 64 && cores >> core & 1 != 0;
+    let mut separator = "";
+    let mut core = 0;
+    while core < 64 {
+        if has(core) {
+            let first = core;
+            while has(core + 1) {
+                core += 1;
+            }
+            if first == core {
+                put!(*text, "{separator}{first}");
+            } else {
+                put!(*text, "{separator}{first}-{core}");
+            }
+            separator = ",";
+        }
+        core += 1;
+    }
+    put!(*text, "\n");
 }
 
 fn identity_lines(text: &mut Text, thread: &Thread) {
