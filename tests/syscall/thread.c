@@ -232,7 +232,7 @@ CASE(threads_start_and_join)
     }
 }
 
-enum { THREADS = 4, ROUNDS = 5000 };
+enum { THREADS = 4, ROUNDS = 1000 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static volatile int counter;
@@ -266,7 +266,7 @@ static volatile int turn;
 static void *take_turns(void *argument)
 {
     int who = (int)(long)argument;
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < 200; i++) {
         pthread_mutex_lock(&mutex);
         while (turn % THREADS != who)
             pthread_cond_wait(&condition, &mutex);
@@ -284,7 +284,7 @@ CASE(condition_variables_hand_over)
         CHECK_EQ(pthread_create(&threads[i], NULL, take_turns, (void *)i), 0);
     for (int i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
-    CHECK_EQ(turn, THREADS * 500);
+    CHECK_EQ(turn, THREADS * 200);
 }
 
 CASE(condition_variable_times_out)
@@ -306,7 +306,7 @@ static volatile long slot;
 
 static void *produce(void *argument)
 {
-    for (long i = 1; i <= 2000; i++) {
+    for (long i = 1; i <= 500; i++) {
         sem_wait(&empty);
         slot = i;
         sem_post(&full);
@@ -320,7 +320,7 @@ CASE(semaphores_pass_values)
     sem_init(&full, 0, 0);
     sem_init(&empty, 0, 1);
     CHECK_EQ(pthread_create(&thread, NULL, produce, NULL), 0);
-    for (long i = 1; i <= 2000; i++) {
+    for (long i = 1; i <= 500; i++) {
         CHECK_OK(sem_wait(&full));
         CHECK_EQ(slot, i);
         CHECK_OK(sem_post(&empty));
@@ -620,7 +620,7 @@ CASE(robust_pthread_mutex_between_processes)
 
 static void *unmap_and_map(void *argument)
 {
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 100; i++) {
         char *memory = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(memory != MAP_FAILED);
         for (int page = 0; page < 4; page++) {
