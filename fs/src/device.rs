@@ -71,29 +71,44 @@ pub enum MemoryDevice {
     Random,
 }
 
+fn read_zeros(sink: &mut dyn Sink) -> usize {
+    let mut done = 0;
+    loop {
+        let wanted = sink.remaining().min(ZEROS.len());
+        let count = ZEROS.get(..wanted).map_or(0, |zeros| sink.write(zeros));
+        done += count;
+        if count == 0 || count < wanted || sink.remaining() == 0 {
+            return done;
+        }
+    }
+}
+
+fn read_random(sink: &mut dyn Sink) -> usize {
+    let mut done = 0;
+    let mut random = [0; 256];
+    loop {
+        let wanted = sink.remaining().min(random.len());
+        let Some(part) = random.get_mut(..wanted) else { return done };
+        base::random::fill(part);
+        let count = sink.write(part);
+        done += count;
+        if count == 0 || count < wanted || sink.remaining() == 0 {
+            return done;
+        }
+    }
+}
+
 impl File for MemoryDevice {
     fn read(&self, _: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
-        let mut done = 0;
-        let mut random = [0u8; 256];
-        loop {
-            let bytes = match self {
-                MemoryDevice::Null => return Ok(0),
-                MemoryDevice::Zero | MemoryDevice::Full => ZEROS.as_slice(),
-                MemoryDevice::Random => {
-                    let wanted = sink.remaining().min(random.len());
-                    if let Some(part) = random.get_mut(..wanted) {
-                        base::random::fill(part);
-                    }
-                    random.as_slice()
-                }
-            };
-            let wanted = bytes.len().min(sink.remaining());
-            let count = bytes.get(..wanted).map_or(0, |bytes| sink.write(bytes));
-            done += count;
-            if count < wanted || sink.remaining() == 0 {
-                return Ok(done);
-            }
+        match self {
+            MemoryDevice::Null => Ok(0),
+            MemoryDevice::Zero | MemoryDevice::Full => Ok(read_zeros(sink)),
+            MemoryDevice::Random => Ok(read_random(sink)),
         }
+    }
+
+    fn notes_access(&self) -> bool {
+        false
     }
 
     fn write(&self, _: u64, source: &mut dyn Source, _: Transfer) -> Result<usize, Errno> {

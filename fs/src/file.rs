@@ -93,6 +93,10 @@ pub trait File: Send + Sync + Any {
     fn is_seekable(&self) -> bool {
         false
     }
+    /// Whether reading it changes the access time of its inode.
+    fn notes_access(&self) -> bool {
+        true
+    }
     /// The new position for `lseek`.
     fn seek(&self, _position: u64, _offset: i64, _whence: i32) -> Result<u64, Errno> {
         Err(Errno::ESPIPE)
@@ -322,7 +326,10 @@ impl OpenFile {
     }
 
     fn note_access(&self) {
-        if !self.flags().contains(OpenFlags::NOATIME) && self.location.mount.updates_access_time() {
+        if self.file.notes_access()
+            && !self.flags().contains(OpenFlags::NOATIME)
+            && self.location.mount.updates_access_time()
+        {
             self.location.inode.note_access();
         }
     }

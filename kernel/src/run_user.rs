@@ -139,11 +139,16 @@ fn stay_in_user_mode(
         if trap != Trap::SystemCall || !answers_here || task::has_ready() {
             return trap;
         }
-        match servers::answer_at_once(context.call_number(), thread) {
+        match answer_at_once(thread, context, space) {
             Some(value) => context.set_return_value(value),
             None => return trap,
         }
     }
+}
+
+#[inline]
+fn answer_at_once(thread: &Thread, context: &UserContext, space: &AddressSpace) -> Option<u64> {
+    servers::answer_at_once(context.call_number(), context.call_arguments(), thread, space)
 }
 
 async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: usize) {

@@ -18,7 +18,7 @@ use core::ops::Range;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::fault::Access;
-use super::layout::is_user_range;
+use super::layout::{PAGE, is_user_range};
 use super::space::AddressSpace;
 use super::user::UserMemory;
 
@@ -181,6 +181,56 @@ impl Sink for UserSink {
         self.cursor.advance(length, |space, address, range| {
             space.lock().table.zero(VirtAddr(address), range.len())
         })
+    }
+}
+
+/// A sink within one page of a program: a short read that the file has the bytes for. It takes all
+/// bytes of a write or, when the page is missing, none; then nothing has happened yet, and the call
+/// takes the long way.
+pub struct PageSink<'a> {
+    space: &'a AddressSpace,
+    address: u64,
+    length: usize,
+}
+
+impl<'a> PageSink<'a> {
+    /// `None` when the range crosses a page or does not lie in user space.
+    pub fn new(space: &'a AddressSpace, address: u64, length: u64) -> Option<PageSink<'a>> {
+        if length > PAGE - address % PAGE || !is_user_range(address, length) {
+            return None;
+        }
+        Some(PageSink { space, address, length: usize::try_from(length).ok()? })
+    }
+
+    fn advance(&mut self, done: usize) -> usize {
+        self.address += done as u64;
+        self.length -= done;
+        done
+    }
+}
+
+impl Sink for PageSink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> usize {
+        let bytes = bytes.get(..self.length).unwrap_or(bytes);
+        let done = self.space.copy_in(self.address, bytes);
+        self.advance(done)
+    }
+
+    fn remaining(&self) -> usize {
+        self.length
+    }
+
+    fn write_from_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {
+        let length = length.min(self.length);
+        let address = VirtAddr(self.address);
+        let done = self.space.lock().table.copy_in_from_frame(address, frame, offset, length);
+        self.advance(done)
+    }
+
+    fn write_zeros(&mut self, length: usize) -> usize {
+        let length = length.min(self.length);
+        let done = self.space.lock().table.zero(VirtAddr(self.address), length);
+        self.advance(done)
     }
 }
 

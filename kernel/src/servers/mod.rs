@@ -19,6 +19,7 @@ pub mod time;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use base::cpu::CpuId;
+use base::panic::catch;
 use base::ring::Ring;
 use base::sync::Once;
 use base::task;
@@ -27,6 +28,7 @@ use policy::route::{self, CLASS_COUNT, Class};
 
 use policy::table::number;
 
+use crate::memory::AddressSpace;
 use crate::process::Thread;
 use crate::request::Request;
 
@@ -83,10 +85,16 @@ pub fn of_call(number: usize) -> &'static Server {
     &all()[class as usize]
 }
 
-/// The answer of a call that only reads what the caller's thread has and cannot fail or wait; `None`
-/// for every other call. On the local path these need no request, no task and no containment.
+/// The answer of a call that needs no request, no task and no wait, on the local path: one that only
+/// reads what the caller's thread has, or a short read of what is there. `None` for every other call,
+/// and whenever it is not that simple; nothing has happened then.
 #[inline]
-pub fn answer_at_once(number: usize, thread: &Thread) -> Option<u64> {
+pub fn answer_at_once(
+    number: usize,
+    arguments: [u64; 6],
+    thread: &Thread,
+    space: &AddressSpace,
+) -> Option<u64> {
     let id = match number {
         number::getppid => return Some(thread.process.parent_pid().to_value()),
         number::getpid => return Some(thread.process.pid.to_value()),
@@ -95,6 +103,9 @@ pub fn answer_at_once(number: usize, thread: &Thread) -> Option<u64> {
         number::geteuid => thread.credentials().user.effective,
         number::getgid => thread.credentials().group.real,
         number::getegid => thread.credentials().group.effective,
+        number::read => {
+            return catch(|| file::read_at_once(thread, space, arguments)).ok().flatten();
+        }
         _ => return None,
     };
     Some(u64::from(id))

@@ -36,6 +36,7 @@ use crate::dispatch;
 pub use descriptor::{pipe, pipe2};
 pub use mount::offer;
 pub use poll::continue_poll;
+pub use transfer::read_at_once;
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {

@@ -15,8 +15,8 @@ use fs::{NodeKind, OpenFile, tree};
 
 use super::support::{NotReady, raise, ready};
 use crate::call::{Call, SysResult};
-use crate::memory::{UserSink, UserSource};
-use crate::process::Resource;
+use crate::memory::{AddressSpace, PageSink, UserSink, UserSource};
+use crate::process::{Resource, Thread};
 
 /// Where a transfer takes place.
 #[derive(Clone, Copy)]
@@ -49,6 +49,20 @@ pub async fn read(call: &Call) -> SysResult {
     let file = call.file(0)?;
     check_reads(&file)?;
     read_from(call, &file, call.user().sink(call.argument(1), call.argument(2))?, HERE).await
+}
+
+/// A short read of what the file has, into a page of the caller that is there. `None` when anything
+/// stands in the way: nothing has happened then, and `read` does it properly.
+pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: [u64; 6]) -> Option<u64> {
+    let [descriptor, address, length, ..] = arguments;
+    let mut sink = PageSink::new(space, address, length)?;
+    let file = thread.file(descriptor as i32).ok()?;
+    check_reads(&file).ok()?;
+    file.file().admit(thread, false).ok()?;
+    let transfer = Transfer { nonblocking: file.is_nonblocking(), ..Transfer::PLAIN };
+    let count = file.read(&mut sink, transfer).ok()?;
+    // Nothing read may be the end, or a page that is missing: the long way tells.
+    if count == 0 { None } else { Some(count as u64) }
 }
 
 pub async fn write(call: &Call) -> SysResult {
