@@ -76,13 +76,50 @@ impl Ferry {
         input: &[u8],
         deadline: Duration,
     ) -> Result<Boot> {
+        let command = self.prepared(name, configuration, options, program, deadline);
+        self.run(command, input, deadline, deadline)
+    }
+
+    /// As `boot`, but a machine that says nothing for `silence` counts as hung.
+    pub fn boot_while_it_speaks(
+        &self,
+        name: &str,
+        configuration: Configuration,
+        options: &[&str],
+        program: &[&str],
+        deadline: Duration,
+        silence: Duration,
+    ) -> Result<Boot> {
+        let command = self.prepared(name, configuration, options, program, deadline);
+        self.run(command, b"", deadline, silence)
+    }
+
+    fn prepared(
+        &self,
+        name: &str,
+        configuration: Configuration,
+        options: &[&str],
+        program: &[&str],
+        deadline: Duration,
+    ) -> (Command, PathBuf) {
         let log =
             self.work.join(format!("{}-{}.log", name.replace('/', "-"), configuration.name()));
         let mut command = self.command(configuration);
         command.arg("--log-file").arg(&log);
         command.args(["--timeout", &deadline.as_secs_f64().to_string()]);
         command.args(options).arg("--").args(program);
-        let finished = process::run(&mut command, input, deadline + MARGIN)?;
+        (command, log)
+    }
+
+    fn run(
+        &self,
+        (mut command, log): (Command, PathBuf),
+        input: &[u8],
+        deadline: Duration,
+        silence: Duration,
+    ) -> Result<Boot> {
+        let (deadline, silence) = (deadline + MARGIN, silence + MARGIN);
+        let finished = process::run_while_it_speaks(&mut command, input, deadline, silence)?;
         Ok(Boot { finished, log: read_lossy(&log) })
     }
 }
@@ -101,6 +138,7 @@ impl Boot {
         let status = self.finished.status;
         let what = match status {
             124 => "the machine did not end in time".to_string(),
+            _ if self.finished.timed_out => "the machine was silent for too long".to_string(),
             70 => "the kernel failed".to_string(),
             _ => format!("ferry ended with status {status}"),
         };

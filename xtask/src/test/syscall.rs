@@ -2,8 +2,8 @@
 //! and two cores and by both call paths.
 //!
 //! One boot runs many programs, one after the other, by a small shell script in the guest. When the
-//! machine dies or hangs, the cases of that program that have no verdict fail, and the next boot goes
-//! on behind it. What Linux skips is not counted; what only Ferry skips fails.
+//! machine dies or hangs, the case that it did not survive fails, and the next boot goes on behind
+//! that. What Linux skips is not counted; what only Ferry skips fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,8 +21,8 @@ use crate::process;
 const BUILD_DEADLINE: Duration = Duration::from_secs(300);
 /// What all programs together may take on Linux.
 const LINUX_DEADLINE: Duration = Duration::from_secs(300);
-/// What one boot may take.
-const BOOT_DEADLINE: Duration = Duration::from_secs(90);
+/// How long a machine may say nothing before it counts as hung: longer than any case.
+const SILENCE: Duration = Duration::from_secs(20);
 /// What all boots of one configuration may take; what is left then fails.
 const CONFIGURATION_DEADLINE: Duration = Duration::from_secs(180);
 /// What one case may take in the guest, in seconds.
@@ -30,11 +30,14 @@ const CASE_DEADLINE_S: &str = "20";
 /// Exit status of run-linux.sh when it may not make namespaces.
 const NEEDS_ROOT: i32 = 77;
 
-/// Runs the programs given as arguments and marks where each begins and ends.
+/// Runs the programs given as arguments, each with the cases that follow it in its word, and marks
+/// where each begins and ends.
 const GUEST_SCRIPT: &str = r##"cd /tmp
-for program; do
+for item; do
+    program=${item%% *}
+    cases=${item#"$program"}
     echo "# $program"
-    "/tests/$program" </dev/null 2>&1
+    "/tests/$program" $cases </dev/null 2>&1
     echo "# ended $program with $?"
 done"##;
 
@@ -46,10 +49,20 @@ enum Verdict {
     Failed(String),
 }
 
+/// The cases of a program with their verdicts, in the order in which they ran.
+#[derive(Clone, Debug, Default)]
+struct Cases(Vec<(String, Verdict)>);
+
+impl Cases {
+    fn get(&self, name: &str) -> Option<&Verdict> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, verdict)| verdict)
+    }
+}
+
 /// Verdicts by program and case.
 #[derive(Debug, Default)]
 struct Verdicts {
-    programs: BTreeMap<String, BTreeMap<String, Verdict>>,
+    programs: BTreeMap<String, Cases>,
     /// Programs that ran to their end.
     ended: BTreeSet<String>,
 }
@@ -62,7 +75,7 @@ impl Verdicts {
         for line in output.lines().map(|line| line.trim_end_matches('\r')) {
             let mut record = |name: &str, verdict| {
                 let cases = verdicts.programs.entry(program.clone()).or_default();
-                cases.insert(name.to_string(), verdict);
+                cases.0.push((name.to_string(), verdict));
             };
             if let Some(rest) = line.strip_prefix("# ended ") {
                 verdicts.ended.extend(rest.split(' ').next().map(str::to_string));
@@ -161,7 +174,7 @@ fn on_linux(bench: &Bench, programs: &[String], report: &mut Report) -> Result<V
     let verdicts = Verdicts::parse(&finished.stdout);
     let mut cases = Vec::new();
     for (program, results) in &verdicts.programs {
-        for (case, verdict) in results {
+        for (case, verdict) in &results.0 {
             let name = format!("syscall/linux/{program}/{case}");
             match verdict {
                 Verdict::Passed => cases.push(Case::passed(name)),
@@ -186,92 +199,126 @@ fn list(bench: &Bench, programs: &[String]) -> Result<Verdicts> {
         let mut command = Command::new(bench.programs().join(program));
         let finished = process::run(command.arg("--list"), b"", LINUX_DEADLINE)?;
         let cases = finished.stdout.lines().map(|name| (name.to_string(), Verdict::Passed));
-        verdicts.programs.insert(program.clone(), cases.collect());
+        verdicts.programs.insert(program.clone(), Cases(cases.collect()));
     }
     Ok(verdicts)
+}
+
+/// A program and those of its cases that are still to run, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Item {
+    program: String,
+    cases: Vec<String>,
+}
+
+impl Item {
+    /// What the script in the guest gets: a program with all its cases needs no names.
+    fn word(&self, is_whole: bool) -> String {
+        match is_whole {
+            true => self.program.clone(),
+            false => format!("{} {}", self.program, self.cases.join(" ")),
+        }
+    }
 }
 
 /// Runs programs in one configuration, in as many boots as it takes.
 fn on_ferry(
     bench: &Bench,
     configuration: Configuration,
-    mut left: Vec<String>,
+    programs: Vec<String>,
     expected: &Verdicts,
 ) -> Result<Vec<Case>> {
     let begin = Instant::now();
+    let known = |program: &str| expected.programs.get(program).cloned().unwrap_or_default();
+    let mut left: Vec<Item> = programs
+        .into_iter()
+        .map(|program| {
+            let cases = known(&program).0.into_iter().map(|(name, _)| name).collect();
+            Item { program, cases }
+        })
+        .collect();
+    let added = format!("{}:/tests", bench.programs().display());
+    let deadline = format!("HARNESS_DEADLINE={CASE_DEADLINE_S}");
+    let options = ["--file", added.as_str(), "--env", deadline.as_str()];
     let mut cases = Vec::new();
-    let mut machine_failures = 0;
-    while !left.is_empty() {
+    for boots in 0.. {
         let remaining = CONFIGURATION_DEADLINE.saturating_sub(begin.elapsed());
-        if remaining.is_zero() {
-            for program in &left {
-                let name = format!("syscall/{}/{program}", configuration.name());
-                cases.push(Case::failed(name, "not run: the time for this configuration is over"));
-            }
+        if left.is_empty() || remaining.is_zero() {
             break;
         }
-        let added = format!("{}:/tests", bench.programs().display());
-        let deadline = format!("HARNESS_DEADLINE={CASE_DEADLINE_S}");
-        let options = ["--file", added.as_str(), "--env", deadline.as_str()];
+        let words: Vec<String> = left
+            .iter()
+            .map(|item| item.word(item.cases.len() == known(&item.program).0.len()))
+            .collect();
         let mut program = vec!["busybox", "sh", "-c", GUEST_SCRIPT, "sh"];
-        program.extend(left.iter().map(String::as_str));
-        let boot = bench.ferry.boot(
-            &format!("syscall-{machine_failures}"),
+        program.extend(words.iter().map(String::as_str));
+        let boot = bench.ferry.boot_while_it_speaks(
+            &format!("syscall-{boots}"),
             configuration,
             &options,
             &program,
-            b"",
-            BOOT_DEADLINE.min(remaining),
+            remaining,
+            SILENCE,
         )?;
         let verdicts = Verdicts::parse(&boot.finished.stdout);
-        // The first program without an end is the one that the machine did not survive.
-        let survivors = left.iter().take_while(|program| verdicts.ended.contains(*program)).count();
-        let culprit = (survivors < left.len()).then(|| left[survivors].clone());
-        let ran = left.drain(..(survivors + 1).min(left.len()));
-        for program in ran {
-            let died = (Some(&program) == culprit.as_ref()).then(|| boot.describe_machine());
-            judge(configuration, &program, &verdicts, expected, died.as_deref(), &mut cases);
-        }
-        machine_failures += 1;
+        left =
+            judge(configuration, left, &verdicts, expected, &boot.describe_machine(), &mut cases);
+    }
+    for Item { program, cases: names } in left {
+        let prefix = format!("syscall/{}/{program}", configuration.name());
+        let why = "not run: the time for this configuration is over";
+        cases.extend(names.iter().map(|case| Case::failed(format!("{prefix}/{case}"), why)));
     }
     Ok(cases)
 }
 
-/// Compares a program's verdicts on Ferry with its cases.
+/// Compares what one boot said with what was to run; returns what is left for the next boot: the
+/// items behind the case that the machine did not survive. `death` tells how it ended.
 fn judge(
     configuration: Configuration,
-    program: &str,
+    items: Vec<Item>,
     verdicts: &Verdicts,
     expected: &Verdicts,
-    died: Option<&str>,
+    death: &str,
     cases: &mut Vec<Case>,
-) {
-    let none = BTreeMap::new();
-    let got = verdicts.programs.get(program).unwrap_or(&none);
-    let known = expected.programs.get(program).unwrap_or(&none);
-    let names: BTreeSet<&String> = known.keys().chain(got.keys()).collect();
-    let mut is_told = false;
-    for case in names {
-        let name = format!("syscall/{}/{program}/{case}", configuration.name());
-        let is_skipped_on_linux = known.get(case) == Some(&Verdict::Skipped);
-        let failure = match got.get(case) {
-            Some(Verdict::Passed) => None,
-            Some(Verdict::Skipped) if is_skipped_on_linux => continue,
-            Some(Verdict::Skipped) => Some("skipped on Ferry but not on Linux".to_string()),
-            Some(Verdict::Failed(why)) => Some(why.clone()),
-            None if is_skipped_on_linux => continue,
-            None if is_told => Some("no verdict (see above)".to_string()),
-            None => {
-                is_told = true;
-                Some(format!("no verdict: {}", died.unwrap_or("the program ended before it")))
-            }
-        };
-        cases.push(Case::new(name, failure));
+) -> Vec<Item> {
+    let none = Cases::default();
+    let mut items = items.into_iter();
+    while let Some(item) = items.next() {
+        let prefix = format!("syscall/{}/{}", configuration.name(), item.program);
+        let got = verdicts.programs.get(&item.program).unwrap_or(&none);
+        let known = expected.programs.get(&item.program).unwrap_or(&none);
+        let survived = verdicts.ended.contains(&item.program);
+        if survived && item.cases.is_empty() && got.0.is_empty() {
+            cases.push(Case::failed(prefix.clone(), "it has no cases"));
+        }
+        for (index, case) in item.cases.iter().enumerate() {
+            let name = format!("{prefix}/{case}");
+            let is_skipped_on_linux = known.get(case) == Some(&Verdict::Skipped);
+            let failure = match got.get(case) {
+                Some(Verdict::Passed) => None,
+                Some(Verdict::Failed(why)) => Some(why.clone()),
+                Some(Verdict::Skipped) if is_skipped_on_linux => continue,
+                Some(Verdict::Skipped) => Some("skipped on Ferry but not on Linux".to_string()),
+                None if survived && is_skipped_on_linux => continue,
+                None if survived => Some("no verdict, though the program ended".to_string()),
+                None => {
+                    cases.push(Case::failed(name, death));
+                    let rest = item.cases[index + 1..].to_vec();
+                    let rest = Item { program: item.program, cases: rest };
+                    let behind = (!rest.cases.is_empty()).then_some(rest);
+                    return behind.into_iter().chain(items).collect();
+                }
+            };
+            cases.push(Case::new(name, failure));
+        }
+        if !survived {
+            // Every case is known, yet the machine ended before it said that the program did.
+            cases.push(Case::failed(format!("{prefix}/ends"), death));
+            return items.collect();
+        }
     }
-    if known.is_empty() && got.is_empty() {
-        let name = format!("syscall/{}/{program}", configuration.name());
-        cases.push(Case::failed(name, died.unwrap_or("it has no cases")));
-    }
+    Vec::new()
 }
 
 #[cfg(test)]
@@ -281,34 +328,53 @@ mod tests {
     const OUTPUT: &str = "# musl/io\nok read\nnot ok write: io.c:7: x, got 1\n# a remark\n\
         skip chroot: not root\nio: 1 passed, 1 failed, 1 skipped\n# ended musl/io with 1\n# musl/next\n";
 
-    fn judged(known: &str, got: &str, died: Option<&str>) -> Vec<(String, bool)> {
+    /// Judges a boot that was to run all cases of `known`; returns verdicts and what is left.
+    fn judged(known: &str, got: &str) -> (Vec<(String, bool)>, Vec<Item>) {
         let mut cases = Vec::new();
         let (got, known) = (Verdicts::parse(got), Verdicts::parse(known));
-        judge(CONFIGURATIONS[3], "musl/io", &got, &known, died, &mut cases);
-        cases.into_iter().map(|case| (case.name, case.failure.is_none())).collect()
+        let items = known.programs.iter().map(|(program, cases)| Item {
+            program: program.clone(),
+            cases: cases.0.iter().map(|(name, _)| name.clone()).collect(),
+        });
+        let items = items.collect();
+        let left = judge(CONFIGURATIONS[3], items, &got, &known, "panic", &mut cases);
+        let short = |name: &str| name.trim_start_matches("syscall/2-remote/").to_string();
+        let verdict = |case: Case| (short(&case.name), case.failure.is_none());
+        (cases.into_iter().map(verdict).collect(), left)
     }
 
     #[test]
     fn verdicts_are_read() {
         let verdicts = Verdicts::parse(OUTPUT);
         let io = &verdicts.programs["musl/io"];
-        assert_eq!(io["read"], Verdict::Passed);
-        assert_eq!(io["write"], Verdict::Failed("io.c:7: x, got 1".to_string()));
-        assert_eq!(io["chroot"], Verdict::Skipped);
+        assert_eq!(io.get("read"), Some(&Verdict::Passed));
+        assert_eq!(io.get("write"), Some(&Verdict::Failed("io.c:7: x, got 1".to_string())));
+        assert_eq!(io.get("chroot"), Some(&Verdict::Skipped));
         assert!(verdicts.ended.contains("musl/io"));
         assert!(!verdicts.ended.contains("musl/next"));
     }
 
     #[test]
+    fn the_next_boot_goes_on_behind_the_case_that_killed_the_machine() {
+        let known = "# musl/io\nok a\nok b\nok c\n# musl/next\nok d\n";
+        let (cases, left) = judged(known, "# musl/io\nok a\n");
+        assert_eq!(cases, [("musl/io/a".to_string(), true), ("musl/io/b".to_string(), false)]);
+        let words: Vec<_> = left.iter().map(|item| item.word(false)).collect();
+        assert_eq!(words, ["musl/io c", "musl/next d"]);
+    }
+
+    #[test]
     fn a_case_without_a_verdict_fails() {
-        let cases = judged("# musl/io\nok a\nok b\n", "# musl/io\nok a\n", Some("panic"));
-        let prefix = "syscall/2-remote/musl/io";
-        assert_eq!(cases, [(format!("{prefix}/a"), true), (format!("{prefix}/b"), false)]);
+        let (cases, left) =
+            judged("# musl/io\nok a\nok b\n", "# musl/io\nok a\n# ended musl/io with 0\n");
+        assert_eq!(cases, [("musl/io/a".to_string(), true), ("musl/io/b".to_string(), false)]);
+        assert!(left.is_empty());
     }
 
     #[test]
     fn a_skip_counts_only_where_linux_does_not_skip() {
-        assert!(judged("# musl/io\nskip a: x\n", "# musl/io\nskip a: x\n", None).is_empty());
-        assert!(!judged("# musl/io\nok a\n", "# musl/io\nskip a: x\n", None)[0].1);
+        let skipped = "# musl/io\nskip a: x\n# ended musl/io with 0\n";
+        assert!(judged(skipped, skipped).0.is_empty());
+        assert!(!judged("# musl/io\nok a\n", skipped).0[0].1);
     }
 }
