@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -16,10 +16,12 @@ use crate::process;
 
 /// What all scripts may take on Linux.
 const LINUX_DEADLINE: Duration = Duration::from_secs(240);
-/// What all scripts may take on Ferry.
-const BOOT_DEADLINE: Duration = Duration::from_secs(180);
+/// What all boots of one configuration may take; what is left then fails.
+const CONFIGURATION_DEADLINE: Duration = Duration::from_secs(150);
 /// What one script may take in the guest, in seconds.
 const SCRIPT_DEADLINE_S: u32 = 30;
+/// How long a machine may say nothing before it counts as hung: longer than any script.
+const SILENCE: Duration = Duration::from_secs(35);
 const BUSYBOX: &str = "/bin/busybox";
 /// Exit status of run-linux.sh when it may not make namespaces.
 const NEEDS_ROOT: i32 = 77;
@@ -99,6 +101,8 @@ fn prepare_root(bench: &Bench) -> Result<PathBuf> {
     Ok(root)
 }
 
+/// Runs scripts in one configuration. When the machine dies or hangs, the script that it did not
+/// survive fails, and the next boot goes on behind that.
 fn on_ferry(
     bench: &Bench,
     configuration: Configuration,
@@ -106,34 +110,53 @@ fn on_ferry(
     expected: &Path,
     scripts: &[&String],
 ) -> Result<Vec<Case>> {
+    let begin = Instant::now();
     let root = root.to_string_lossy().into_owned();
     let deadline = format!("SHELL_DEADLINE={SCRIPT_DEADLINE_S}");
     let options = ["--rootfs", &root, "--env", "HOME=/", "--env", "PATH=/bin", "--env", &deadline];
-    let mut program = vec!["/bin/sh", "/tests/run-all.sh"];
-    program.extend(scripts.iter().map(|script| script.as_str()));
-    let boot = bench.ferry.boot("shell", configuration, &options, &program, b"", BOOT_DEADLINE)?;
-
-    let actual = bench.work.join(format!("shell-{}", configuration.name()));
-    let mut split = Command::new("sh");
-    split.arg(bench.root.join("tests/shell/split.sh")).arg(&actual);
-    process::run(&mut split, boot.finished.stdout.as_bytes(), LINUX_DEADLINE)?;
+    let name = |script: &str| format!("shell/{}/{script}", configuration.name());
     let mut cases = Vec::new();
-    let mut is_told = false;
-    for script in scripts {
-        let name = format!("shell/{}/{script}", configuration.name());
-        let file = format!("{script}.out");
-        let right = fs::read(expected.join(&file)).unwrap_or_default();
-        let failure = match fs::read(actual.join(&file)) {
-            Ok(got) if got == right => None,
-            Ok(_) => Some(difference(&expected.join(&file), &actual.join(&file))),
-            Err(_) if is_told => Some("no output (see above)".to_string()),
-            Err(_) => {
-                is_told = true;
-                Some(format!("no output: {}", boot.describe_machine()))
+    let mut left = scripts;
+    for boots in 0.. {
+        let remaining = CONFIGURATION_DEADLINE.saturating_sub(begin.elapsed());
+        if left.is_empty() || remaining.is_zero() {
+            break;
+        }
+        let mut program = vec!["/bin/sh", "/tests/run-all.sh"];
+        program.extend(left.iter().map(|script| script.as_str()));
+        let log = format!("shell-{boots}");
+        let boot = bench.ferry.boot_while_it_speaks(
+            &log,
+            configuration,
+            &options,
+            &program,
+            remaining,
+            SILENCE,
+        )?;
+
+        let actual = bench.work.join(format!("{log}-{}", configuration.name()));
+        let mut split = Command::new("sh");
+        split.arg(bench.root.join("tests/shell/split.sh")).arg(&actual);
+        process::run(&mut split, boot.finished.stdout.as_bytes(), LINUX_DEADLINE)?;
+        while let Some((script, rest)) = left.split_first() {
+            left = rest;
+            let file = format!("{script}.out");
+            let right = fs::read(expected.join(&file)).unwrap_or_default();
+            let got = fs::read(actual.join(&file)).unwrap_or_default();
+            // Every complete output ends with the status; without it the machine ended in between.
+            let is_complete = boot.finished.stdout.contains(&format!("=== end {script}\n"));
+            if !is_complete {
+                let text = format!("no output: {}", boot.describe_machine());
+                cases.push(Case::failed(name(script), text));
+                break;
             }
-        };
-        cases.push(Case::new(name, failure));
+            let differs = got != right;
+            let failure = differs.then(|| difference(&expected.join(&file), &actual.join(&file)));
+            cases.push(Case::new(name(script), failure));
+        }
     }
+    let why = "not run: the time for this configuration is over";
+    cases.extend(left.iter().map(|script| Case::failed(name(script), why)));
     Ok(cases)
 }
 
