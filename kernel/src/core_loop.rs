@@ -4,21 +4,25 @@
 //! There is one loop for all cores. A core's roles show only in what is there for it: servers that
 //! live on it, and `run_user` tasks that were started on it. So a core may have both roles.
 
+use alloc::vec::Vec;
+use core::future::Future;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use abi::Errno;
 use base::cpu::{CpuId, PerCpu};
 use base::task::{self, TaskPool};
 use base::{cpu, time, user};
 use hal::{Contract, Machine};
 use policy::park::SpinBudget;
 
+use crate::call::Call;
 use crate::request::Request;
 use crate::servers::{self, Server};
 use crate::{boot, console, dispatch};
 
 /// Requests that one server may take before the core looks at everything else again.
 const BATCH: usize = 16;
+/// Looks for requests and ready tasks between two looks at timers and devices.
+const SPIN_TURNS: usize = 16;
 /// Handlers that may be pending per core before new requests are left in the queue. Blocking calls
 /// of as many threads fit; the rest wait in the bounded queue.
 const POOL_CAPACITY: usize = 4096;
@@ -56,30 +60,51 @@ async fn carry_out(request: Request) {
     request.call.thread.slot.complete(result);
 }
 
-/// Runs this core for ever.
-pub fn run() -> ! {
-    let core = CpuId::current();
-    let servers: alloc::vec::Vec<&'static Server> =
-        servers::all().iter().filter(|server| server.core() == core).collect();
-    let mut pool = TaskPool::new(POOL_CAPACITY);
-    let polls_devices = boot::device_core() == core;
-    let mut budget = SpinBudget::new();
-    let mut idle_since_ns = None;
-    loop {
+/// The servers of one core, and the handlers of theirs that wait.
+struct Carrier<F: Future<Output = ()> + Send + 'static> {
+    servers: Vec<&'static Server>,
+    pool: TaskPool<F>,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
+    /// Takes requests and carries them out by `make`; false when there were none.
+    fn serve(&mut self, make: impl Fn(Request) -> F) -> bool {
         let mut worked = false;
-        for server in &servers {
+        for server in &self.servers {
             for _ in 0..BATCH {
-                if !pool.has_room() {
+                if !self.pool.has_room() {
                     break;
                 }
                 let Some(request) = server.take() else { break };
                 worked = true;
-                let thread = request.call.thread.clone();
-                if pool.submit(|| carry_out(request)).is_err() {
-                    thread.slot.complete(Err(Errno::ENOMEM));
+                let Call { thread, number, arguments } = &request.call;
+                match servers::answer_at_once(*number, *arguments, thread, None) {
+                    Some(value) => thread.slot.complete(Ok(value)),
+                    // There is room, and this core made the pool.
+                    None => drop(self.pool.submit(|| make(request))),
                 }
             }
         }
+        worked
+    }
+
+    fn has_requests(&self) -> bool {
+        self.servers.iter().any(|server| !server.is_empty())
+    }
+}
+
+/// Runs this core for ever.
+pub fn run() -> ! {
+    let core = CpuId::current();
+    let mut carrier = Carrier {
+        servers: servers::all().iter().filter(|server| server.core() == core).collect(),
+        pool: TaskPool::new(POOL_CAPACITY),
+    };
+    let polls_devices = boot::device_core() == core;
+    let mut budget = SpinBudget::new();
+    let mut idle_since_ns = None;
+    loop {
+        let mut worked = carrier.serve(carry_out);
         worked |= task::run_ready();
         time::expire_if_due();
         if worked {
@@ -94,11 +119,16 @@ pub fn run() -> ! {
         let now_ns = time::now_ns();
         let since_ns = *idle_since_ns.get_or_insert(now_ns);
         if now_ns - since_ns < budget.budget_ns() {
-            cpu::relax();
+            for _ in 0..SPIN_TURNS {
+                if carrier.has_requests() || task::has_ready() {
+                    break;
+                }
+                cpu::relax();
+            }
             continue;
         }
         user::leave_space();
-        task::park(|| servers.iter().any(|server| !server.is_empty()));
+        task::park(|| carrier.has_requests());
         serve_interrupts();
     }
 }

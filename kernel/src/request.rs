@@ -50,6 +50,11 @@ impl CallSlot {
         self.answer.complete(encode(result));
     }
 
+    /// The answer, if it comes while the core has nothing better to do.
+    pub fn answer_soon(&self) -> Option<SysResult> {
+        self.spin_for_answer().map(decode)
+    }
+
     fn poll_answer(&self, context: &Context<'_>) -> Poll<SysResult> {
         match self.spin_for_answer() {
             Some(value) => Poll::Ready(decode(value)),
@@ -93,17 +98,25 @@ fn decode(value: u64) -> SysResult {
     }
 }
 
-/// Carries out a call on the kernel core that serves its class, and returns its answer.
+/// Sends a call to the kernel core that serves its class; false when the queue is full.
 ///
-/// A full queue makes the caller yield and try again: the number of requests is bounded by the
-/// number of threads, so the queue drains while the kernel core runs.
-pub async fn remote(thread: &Arc<Thread>, number: usize, arguments: [u64; 6]) -> SysResult {
-    let server = servers::of_call(number);
+/// The number of requests is bounded by the number of threads, so a queue drains while its core runs:
+/// a caller that finds it full yields and tries again.
+pub fn submit(thread: &Arc<Thread>, number: usize, arguments: [u64; 6]) -> bool {
     thread.slot.answer.begin();
-    let mut request = Request { call: Call { thread: thread.clone(), number, arguments } };
-    while let Err(returned) = server.submit(request) {
-        request = returned;
+    let call = Call { thread: thread.clone(), number, arguments };
+    servers::of_call(number).submit(Request { call }).is_ok()
+}
+
+/// Waits for the answer to the call that was submitted last.
+pub async fn answer(thread: &Thread) -> SysResult {
+    poll_fn(|context| thread.slot.poll_answer(context)).await
+}
+
+/// Carries out a call on the kernel core that serves its class.
+pub async fn remote(thread: &Arc<Thread>, number: usize, arguments: [u64; 6]) -> SysResult {
+    while !submit(thread, number, arguments) {
         task::yield_now().await;
     }
-    poll_fn(|context| thread.slot.poll_answer(context)).await
+    answer(thread).await
 }

@@ -89,24 +89,30 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
         {
             break;
         }
-        let trap = stay_in_user_mode(&thread, &mut context, &space, entered_ns);
+        let stop = stay_in_user_mode(&thread, &mut context, &space, entered_ns);
         let sample = thread.processor_time.trap();
-        match trap {
-            Trap::SystemCall => {
+        match stop {
+            Stop::Sent { number } => {
+                let result = request::answer(&thread).await;
+                finish_call(&thread, &mut context, number, result);
+            }
+            Stop::Trap(Trap::SystemCall) => {
                 let number = context.call_number();
                 system_call(&thread, &mut context, number).await;
                 if matches!(number, number::execve | number::execveat) {
                     space = thread.space();
                 }
             }
-            Trap::Interrupt => core_loop::serve_interrupts(),
-            Trap::PageFault { address, write, execute, .. } => {
+            Stop::Trap(Trap::Interrupt) => core_loop::serve_interrupts(),
+            Stop::Trap(trap @ Trap::PageFault { address, write, execute, .. }) => {
                 let access = Access::of_fault(write, execute);
                 if let Err(fault) = space.fault(address, access).await {
                     signal::force(&thread, SignalInfo::of_page_fault(fault, address, &trap));
                 }
             }
-            Trap::Fault { .. } => signal::force(&thread, SignalInfo::of_fault(&trap)),
+            Stop::Trap(trap @ Trap::Fault { .. }) => {
+                signal::force(&thread, SignalInfo::of_fault(&trap));
+            }
         }
         thread.processor_time.handled(sample);
         if task::has_ready() && time::now_ns().wrapping_sub(entered_ns) >= TIME_SLICE_NS {
@@ -122,54 +128,81 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
     core_loop::thread_ended();
 }
 
-/// Runs the thread in user mode until it needs more than an answer that is at hand. With other
-/// threads ready on this core, a timer bounds the stay.
+/// Why a thread left the loop of traps that need no task.
+enum Stop {
+    /// A trap to be handled.
+    Trap(Trap),
+    /// A remote call that was sent and whose answer has not come yet.
+    Sent {
+        /// Its number.
+        number: usize,
+    },
+}
+
+/// Runs the thread in user mode until it needs more than an answer that is at hand or comes at once.
+/// With other threads ready on this core, a timer bounds the stay.
 fn stay_in_user_mode(
     thread: &Arc<Thread>,
     context: &mut UserContext,
     space: &Arc<AddressSpace>,
     entered_ns: u64,
-) -> Trap {
-    let answers_here = path() == CallPath::Local;
+) -> Stop {
     loop {
         if task::has_ready() {
             time::interrupt_at(entered_ns + TIME_SLICE_NS);
         }
         let trap = user::run(context, space.handle(), || thread.has_attention());
-        if trap != Trap::SystemCall || !answers_here || task::has_ready() {
-            return trap;
+        if trap != Trap::SystemCall || task::has_ready() {
+            return Stop::Trap(trap);
         }
-        match answer_at_once(thread, context, space) {
-            Some(value) => context.set_return_value(value),
-            None => return trap,
+        let number = context.call_number();
+        let arguments = context.call_arguments();
+        match path_of(number) {
+            None => return Stop::Trap(trap),
+            Some(CallPath::Local) => {
+                match servers::answer_at_once(number, arguments, thread, Some(space)) {
+                    Some(value) => context.set_return_value(value),
+                    None => return Stop::Trap(trap),
+                }
+            }
+            Some(CallPath::Remote | CallPath::Posted) => {
+                if !request::submit(thread, number, arguments) {
+                    return Stop::Trap(trap);
+                }
+                match thread.slot.answer_soon() {
+                    Some(result) => finish_call(thread, context, number, result),
+                    None => return Stop::Sent { number },
+                }
+            }
         }
     }
 }
 
+/// The path that a call takes now; `None` when it is unknown or must stay.
 #[inline]
-fn answer_at_once(thread: &Thread, context: &UserContext, space: &AddressSpace) -> Option<u64> {
-    servers::answer_at_once(context.call_number(), context.call_arguments(), thread, space)
+fn path_of(number: usize) -> Option<CallPath> {
+    let row = route::route(number)?;
+    if row.paths == Paths::LOCAL {
+        return None;
+    }
+    let other_core = servers::of_class(row.class).core() != CpuId::current();
+    Some(route::choose_path(row, path(), other_core))
 }
 
 async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: usize) {
     let arguments = context.call_arguments();
-    let result = match route::route(number) {
-        None => Err(dispatch::unknown(number)),
-        Some(row) if row.paths == Paths::LOCAL => {
+    let result = match path_of(number) {
+        Some(CallPath::Local) => {
+            let call = Call { thread: thread.clone(), number, arguments };
+            dispatch::dispatch(&call).await
+        }
+        Some(CallPath::Remote | CallPath::Posted) => {
+            request::remote(thread, number, arguments).await
+        }
+        None if route::route(number).is_none() => Err(dispatch::unknown(number)),
+        None => {
             let call = Call { thread: thread.clone(), number, arguments };
             dispatch::dispatch_local(&call, context).await
-        }
-        Some(row) => {
-            let other_core = servers::of_call(number).core() != CpuId::current();
-            match route::choose_path(row, path(), other_core) {
-                CallPath::Local => {
-                    let call = Call { thread: thread.clone(), number, arguments };
-                    dispatch::dispatch(&call).await
-                }
-                CallPath::Remote | CallPath::Posted => {
-                    request::remote(thread, number, arguments).await
-                }
-            }
         }
     };
     finish_call(thread, context, number, result);

@@ -81,19 +81,24 @@ pub fn all() -> &'static [Server] {
 
 /// The server of a call.
 pub fn of_call(number: usize) -> &'static Server {
-    let class = route::route(number).map_or(Class::Other, |row| row.class);
+    of_class(route::route(number).map_or(Class::Other, |row| row.class))
+}
+
+/// The server of a class.
+#[inline]
+pub fn of_class(class: Class) -> &'static Server {
     &all()[class as usize]
 }
 
-/// The answer of a call that needs no request, no task and no wait, on the local path: one that only
-/// reads what the caller's thread has, or a short read of what is there. `None` for every other call,
-/// and whenever it is not that simple; nothing has happened then.
+/// The answer of a call that needs no handler that could wait: one that only reads what the caller's
+/// thread has, or a short read of what is there. `None` for every other call, and whenever it is not
+/// that simple; nothing has happened then. `space` is the caller's address space, for who has it.
 #[inline]
 pub fn answer_at_once(
     number: usize,
     arguments: [u64; 6],
     thread: &Thread,
-    space: &AddressSpace,
+    space: Option<&AddressSpace>,
 ) -> Option<u64> {
     let id = match number {
         number::getppid => return Some(thread.process.parent_pid().to_value()),
@@ -104,7 +109,8 @@ pub fn answer_at_once(
         number::getgid => thread.credentials().group.real,
         number::getegid => thread.credentials().group.effective,
         number::read => {
-            return catch(|| file::read_at_once(thread, space, arguments)).ok().flatten();
+            let read = |space: &AddressSpace| file::read_at_once(thread, space, arguments);
+            return catch(|| space.map_or_else(|| read(&thread.space()), read)).ok().flatten();
         }
         _ => return None,
     };
