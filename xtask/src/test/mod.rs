@@ -34,6 +34,9 @@ use report::{Case, Filter, Report};
 /// Stages in the order in which they run.
 const STAGES: &[&str] = &["host", "loom", "miri", "syscall", "shell", "run", "stress"];
 
+/// Folders of running tests are called this, followed by the number of their process.
+const WORK_PREFIX: &str = "test-";
+
 /// Run the tests; the last line counts what passed and what failed.
 #[derive(clap::Args)]
 #[command(after_help = "Stages: host, loom, miri, syscall, shell, run, stress.\n\n\
@@ -71,7 +74,8 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool> {
         }
     }
     let filter = Filter { names: arguments.names.clone() };
-    let work = root.join(format!("target/test-{}", std::process::id()));
+    remove_leftovers(root);
+    let work = root.join(format!("target/{WORK_PREFIX}{}", std::process::id()));
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
     let bench = Bench {
         root: root.to_path_buf(),
@@ -93,6 +97,18 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool> {
     fs::remove_dir_all(&bench.work)
         .with_context(|| format!("cannot remove {}", bench.work.display()))?;
     Ok(report.finish())
+}
+
+/// Removes the folders of tests that were interrupted.
+fn remove_leftovers(root: &Path) {
+    for entry in fs::read_dir(root.join("target")).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(WORK_PREFIX).and_then(|owner| owner.parse::<u32>().ok());
+        if owner.is_some_and(|owner| !Path::new(&format!("/proc/{owner}")).exists()) {
+            // What cannot be removed is in nobody's way.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
