@@ -466,6 +466,14 @@ impl RegularFile {
 /// Largest size of a file, in bytes.
 pub const MAX_FILE_SIZE: u64 = i64::MAX as u64;
 
+/// `EINVAL` for a transfer whose end is no offset of a file.
+fn check_range(offset: u64, length: usize) -> Result<(), Errno> {
+    match offset.checked_add(length as u64) {
+        Some(end) if end <= MAX_FILE_SIZE => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// A source that ends after some bytes.
 struct Limited<'a> {
     inner: &'a mut dyn Source,
@@ -487,6 +495,7 @@ impl Source for Limited<'_> {
 
 impl File for RegularFile {
     fn read(&self, offset: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
+        check_range(offset, sink.remaining())?;
         self.inode.read_at(offset, sink)
     }
 
@@ -499,6 +508,7 @@ impl File for RegularFile {
         if source.remaining() == 0 {
             return Ok(0);
         }
+        check_range(offset, source.remaining())?;
         let limit = transfer.size_limit.min(MAX_FILE_SIZE);
         let room = limit.checked_sub(offset).filter(|&room| room > 0).ok_or(Errno::EFBIG)?;
         let left = usize::try_from(room).unwrap_or(usize::MAX);

@@ -30,6 +30,8 @@ struct Slot {
     start: usize,
     end: usize,
     is_packet: bool,
+    /// Its writer stopped short at a missing page and goes on here.
+    is_open: bool,
 }
 
 /// Guarded by the pipe's lock. `openings_*` count opens over all time, so that whoever waits for
@@ -226,13 +228,26 @@ impl State {
         if count == 0 {
             self.spare = Some(frame);
         } else {
-            self.slots.push_back(Slot { frame, start: 0, end: count, is_packet });
+            let is_open = count < length && !is_packet;
+            self.slots.push_back(Slot { frame, start: 0, end: count, is_packet, is_open });
         }
         Ok(count)
     }
 
     fn write(&mut self, is_packets: bool, source: &mut dyn Source) -> Result<usize, Errno> {
         let mut done = 0;
+        if let Some(last) = self.slots.back_mut()
+            && last.is_open
+        {
+            let room = (PAGE_SIZE - last.end).min(source.remaining());
+            let count = last.frame.write_from(last.end, room, source);
+            last.end += count;
+            done += count;
+            if count < room {
+                return Ok(done);
+            }
+            last.is_open = false;
+        }
         // What goes beyond whole pages joins the last slot if all of it fits there.
         let odd = source.remaining() % PAGE_SIZE;
         if odd > 0
@@ -302,6 +317,7 @@ impl File for PipeEnd {
         }
         let piece = if length <= PIPE_BUF { length } else { PAGE_SIZE };
         let has_room = state.has_room_for(piece, self.is_packets)
+            || (length > PIPE_BUF && state.slots.back().is_some_and(|last| last.is_open))
             || (length > PIPE_BUF
                 && length % PAGE_SIZE > 0
                 && state.has_room_for(length % PAGE_SIZE, self.is_packets));
@@ -407,3 +423,7 @@ impl Drop for PipeEnd {
         self.pipe.wake();
     }
 }
+
+#[cfg(test)]
+#[path = "pipe_tests.rs"]
+mod tests;

@@ -2,8 +2,7 @@
 //! processes in `/proc`.
 
 use abi::Errno;
-use abi::fs::TMPFS_MAGIC;
-use fs::metadata::Permissions;
+use abi::fs::{DEVPTS_SUPER_MAGIC, TMPFS_MAGIC};
 use fs::tmpfs::{self, TmpFs};
 use fs::walk::{self, Lookup};
 use fs::{Identity, Location};
@@ -11,9 +10,10 @@ use hal::{Contract, Machine};
 
 use fs::inode::NewContent;
 use fs::mount::{self, Mount};
-use fs::{cpio, device, tree};
+use fs::{cpio, device, terminal, tree};
 
 use crate::process::procfs;
+use crate::servers::file;
 
 /// Mode of the root directory.
 const ROOT_MODE: u32 = 0o755;
@@ -26,9 +26,14 @@ pub fn mount() -> Result<Location, Errno> {
         .inspect_err(|errno| log::error!("the initramfs cannot be used: {errno}"))?;
     log::info!("initramfs: {} entries, {} bytes", unpacked.entries, unpacked.bytes);
 
-    let devices = directory(&root, b"/dev")?;
-    mount::mount(&devices, TmpFs::of_type("devtmpfs", TMPFS_MAGIC, &options)?, "devtmpfs", 0)?;
+    let devices = TmpFs::of_type("devtmpfs", TMPFS_MAGIC, &options)?;
+    file::offer(devices.clone());
+    mount::mount(&directory(&root, b"/dev")?, devices, "devtmpfs", 0)?;
     device::populate(&directory(&root, b"/dev")?)?;
+    let slaves = TmpFs::of_type("devpts", DEVPTS_SUPER_MAGIC, &options)?;
+    file::offer(slaves.clone());
+    terminal::set_home(mount::mount(&directory(&root, b"/dev/pts")?, slaves, "devpts", 0)?);
+    file::offer(procfs::file_system());
     mount::mount(&directory(&root, b"/proc")?, procfs::file_system(), "proc", 0)?;
     Ok(root)
 }

@@ -191,6 +191,8 @@ pub struct PageSink<'a> {
     space: &'a AddressSpace,
     address: u64,
     length: usize,
+    /// The page was missing.
+    is_stopped: bool,
 }
 
 impl<'a> PageSink<'a> {
@@ -199,10 +201,17 @@ impl<'a> PageSink<'a> {
         if length > PAGE - address % PAGE || !is_user_range(address, length) {
             return None;
         }
-        Some(PageSink { space, address, length: usize::try_from(length).ok()? })
+        let length = usize::try_from(length).ok()?;
+        Some(PageSink { space, address, length, is_stopped: false })
     }
 
-    fn advance(&mut self, done: usize) -> usize {
+    /// Whether the page was missing when bytes came for it.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    fn advance(&mut self, wanted: usize, done: usize) -> usize {
+        self.is_stopped |= done < wanted;
         self.address += done as u64;
         self.length -= done;
         done
@@ -213,7 +222,7 @@ impl Sink for PageSink<'_> {
     fn write(&mut self, bytes: &[u8]) -> usize {
         let bytes = bytes.get(..self.length).unwrap_or(bytes);
         let done = self.space.copy_in(self.address, bytes);
-        self.advance(done)
+        self.advance(bytes.len(), done)
     }
 
     fn remaining(&self) -> usize {
@@ -224,13 +233,13 @@ impl Sink for PageSink<'_> {
         let length = length.min(self.length);
         let address = VirtAddr(self.address);
         let done = self.space.lock().table.copy_in_from_frame(address, frame, offset, length);
-        self.advance(done)
+        self.advance(length, done)
     }
 
     fn write_zeros(&mut self, length: usize) -> usize {
         let length = length.min(self.length);
         let done = self.space.lock().table.zero(VirtAddr(self.address), length);
-        self.advance(done)
+        self.advance(length, done)
     }
 }
 

@@ -39,7 +39,7 @@ pub async fn fcntl(call: &Call) -> SysResult {
             files.set_close_on_exec(descriptor, argument & FD_CLOEXEC != 0)?;
             Ok(0)
         }
-        F_GETFL => Ok(u64::from((file.flags() | OpenFlags::LARGEFILE).bits() & shown(&file))),
+        F_GETFL => Ok(u64::from(file.flags().bits())),
         F_SETFL => set_flags(call, &file, argument),
         F_GETLK | F_OFD_GETLK => get_lock(call, &file, command == F_OFD_GETLK).await,
         F_SETLK | F_SETLKW => set_lock(call, &file, false, command == F_SETLKW).await,
@@ -90,11 +90,6 @@ pub async fn fcntl(call: &Call) -> SysResult {
         F_GET_SEALS => Ok(u64::from(file.inode().seals().ok_or(Errno::EINVAL)?.bits())),
         _ => Err(Errno::EINVAL),
     }
-}
-
-/// Bits that `F_GETFL` shows.
-fn shown(file: &OpenFile) -> u32 {
-    if file.is_path_only() { !OpenFlags::LARGEFILE.bits() } else { u32::MAX }
 }
 
 fn set_flags(call: &Call, file: &OpenFile, argument: u64) -> SysResult {

@@ -46,6 +46,8 @@ pub async fn openat(call: &Call) -> SysResult {
 }
 
 async fn open_at(call: &Call, directory: i32, index: usize, flags: u32, mode: u32) -> SysResult {
+    // As Linux does for 64-bit programs; `O_PATH` drops it again.
+    let flags = flags | OpenFlags::LARGEFILE.bits();
     let request = Request::new(flags, mode, call.thread.directory().umask())?;
     let path = path(call, index).await?;
     open_path(call, directory, &path, request).await
@@ -295,6 +297,7 @@ pub async fn memfd_create(call: &Call) -> SysResult {
     let identity = call.thread.identity();
     let inode = file_system.memory_file(label, seals, mode, identity.user, identity.group)?;
     let location = Location { mount: mount.clone(), inode: inode.clone() };
-    let file = OpenFile::new(Arc::new(RegularFile::new(inode)), location, OpenFlags::RDWR)?;
+    let status = OpenFlags::RDWR | OpenFlags::LARGEFILE;
+    let file = OpenFile::new(Arc::new(RegularFile::new(inode)), location, status)?;
     install(call, file, flags & MFD_CLOEXEC != 0)
 }

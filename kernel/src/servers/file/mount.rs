@@ -134,10 +134,10 @@ pub async fn umount2(call: &Call) -> SysResult {
     let name = path(call, 0).await?;
     let start = super::support::Start::new(call, AT_FDCWD, &name)?;
     let location = start.resolve(&name, flags & UMOUNT_NOFOLLOW == 0)?;
+    call.thread.credentials().require(Capability::Administer)?;
     if !location.is_mount_root() {
         return Err(Errno::EINVAL);
     }
-    call.thread.credentials().require(Capability::Administer)?;
     let expires = flags & MNT_EXPIRE != 0;
     if expires && flags & (MNT_FORCE | MNT_DETACH) != 0 {
         return Err(Errno::EINVAL);

@@ -61,8 +61,8 @@ pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: [u64; 6]) 
     file.file().admit(thread, false).ok()?;
     let transfer = Transfer { nonblocking: file.is_nonblocking(), ..Transfer::PLAIN };
     let count = file.read(&mut sink, transfer).ok()?;
-    // Nothing read may be the end, or a page that is missing: the long way tells.
-    if count == 0 { None } else { Some(count as u64) }
+    // Nothing at all because a page is missing: the long way brings it in.
+    if sink.is_stopped() && count == 0 { None } else { Some(count as u64) }
 }
 
 pub async fn write(call: &Call) -> SysResult {
@@ -260,6 +260,10 @@ async fn write_all(call: &Call, file: &OpenFile, supply: &mut Supply<'_>, spot: 
             return partly(done, error);
         }
         match write_once(file, supply.source(), spot, done, transfer) {
+            // A stream that takes nothing and does not say why must not be asked for ever.
+            Ok(0) if is_stream && supply.source().remaining() > 0 && !supply.is_stopped() => {
+                return partly(done, Errno::EIO);
+            }
             Ok(count) => {
                 done += count;
                 if supply.source().remaining() == 0 {
