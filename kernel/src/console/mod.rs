@@ -11,6 +11,7 @@ mod streams;
 mod terminal;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use abi::Errno;
 pub use abi::console::WindowSize;
@@ -94,11 +95,13 @@ impl Channel {
     /// Takes frames from the host and moves queued output on, for ever.
     pub async fn pump(&'static self) {
         let mut parser = FrameParser::new(MAX_START);
+        let mut arrived = Vec::new();
         loop {
             let mut progress = self.output.flush(&self.port);
-            progress |= self.port.receive(|bytes| {
-                parser.feed(bytes, |kind, payload| self.take_frame(kind, payload));
-            });
+            arrived.clear();
+            progress |= self.port.receive(|bytes| arrived.extend_from_slice(bytes));
+            // The port is no longer locked: a frame may send signals or take any lock.
+            parser.feed(&arrived, |kind, payload| self.take_frame(kind, payload));
             self.input.grant(&self.output, &self.port);
             self.port.reclaim();
             if !progress {
