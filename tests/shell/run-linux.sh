@@ -23,7 +23,19 @@ setsid -w unshare --mount --pid --fork --uts --ipc --net --kill-child sh -eu -c 
         [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
     done
     mount -t proc proc "$root/proc"
-    mount --rbind /dev "$root/dev"
+    mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+    (
+        cd "$root/dev"
+        for node in "null 3" "zero 5" "full 7" "random 8" "urandom 9"; do
+            mknod -m 666 "${node% *}" c 1 "${node#* }"
+        done
+        mknod -m 666 tty c 5 0
+        mkdir pts shm
+        mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts pts
+        ln -s pts/ptmx ptmx
+        ln -s /proc/self/fd fd
+        for number in 0:stdin 1:stdout 2:stderr; do ln -s "fd/${number%:*}" "${number#*:}"; done
+    )
     cp -r "$here/cases" "$here/run-all.sh" "$root/tests/"
     exec env -i HOME=/ PATH=/bin ${SHELL_DEADLINE:+SHELL_DEADLINE=$SHELL_DEADLINE} \
         /bin/busybox chroot "$root" /bin/sh /tests/run-all.sh "$@"

@@ -33,13 +33,13 @@ static void type(const char *text)
     CHECK_EQ(write(master, text, strlen(text)), strlen(text));
 }
 
-/* What the master shows now, as a string. */
-static const char *shown(void)
+/* What the master shows, as a string: at least this many bytes, and what comes at once behind them. */
+static const char *shown(size_t wanted)
 {
     static char buffer[1000];
     struct pollfd set = {master, POLLIN, 0};
     size_t length = 0;
-    while (length < sizeof buffer - 1 && poll(&set, 1, 50) == 1) {
+    while (length < sizeof buffer - 1 && poll(&set, 1, length < wanted ? -1 : 30) == 1) {
         ssize_t got = read(master, buffer + length, sizeof buffer - 1 - length);
         if (got <= 0)
             break;
@@ -47,6 +47,15 @@ static const char *shown(void)
     }
     buffer[length] = 0;
     return buffer;
+}
+
+#define CHECK_SHOWN(text) CHECK_STR(shown(strlen(text)), text)
+
+/* Input on its way through the terminal has arrived at the reader's side. */
+static void await_input(void)
+{
+    struct pollfd set = {slave, POLLIN, 0};
+    CHECK_EQ(poll(&set, 1, -1), 1);
 }
 
 static const char *read_line(void)
@@ -105,6 +114,7 @@ CASE(unfinished_line_is_not_readable)
     CHECK_EQ(poll(&set, 1, 0), 1);
     CHECK_EQ(set.revents, POLLOUT);
     type("\n");
+    await_input();
     CHECK_EQ(poll(&set, 1, -1), 1);
     CHECK_EQ(set.revents, POLLIN | POLLOUT);
     int count = -1;
@@ -145,21 +155,21 @@ CASE(echo_and_output_processing)
 {
     open_pair();
     type("ab\177c\n");
-    CHECK_STR(shown(), "ab\b \bc\r\n");
+    CHECK_SHOWN("ab\b \bc\r\n");
     CHECK_STR(read_line(), "ac\n");
     type("\001");
-    CHECK_STR(shown(), "^A"); /* ECHOCTL */
+    CHECK_SHOWN("^A"); /* ECHOCTL */
     type("\n");
-    CHECK_STR(shown(), "\r\n");
+    CHECK_SHOWN("\r\n");
     read_line();
     CHECK_EQ(write(slave, "out\nput\n", 8), 8);
-    CHECK_STR(shown(), "out\r\nput\r\n");
+    CHECK_SHOWN("out\r\nput\r\n");
     struct termios modes;
     CHECK_OK(tcgetattr(slave, &modes));
     modes.c_oflag &= ~(tcflag_t)OPOST;
     CHECK_OK(tcsetattr(slave, TCSANOW, &modes));
     CHECK_EQ(write(slave, "raw\n", 4), 4);
-    CHECK_STR(shown(), "raw\n");
+    CHECK_SHOWN("raw\n");
 }
 
 CASE(raw_input)
@@ -175,7 +185,7 @@ CASE(raw_input)
     type("\003\r\004");
     CHECK_EQ(read(slave, buffer, 10), 3);
     CHECK(memcmp(buffer, "\003\r\004", 3) == 0);
-    CHECK_STR(shown(), "");
+    CHECK_SHOWN("");
     modes.c_cc[VMIN] = 0;
     CHECK_OK(tcsetattr(slave, TCSANOW, &modes));
     CHECK_EQ(read(slave, buffer, 10), 0); /* Polling read. */
@@ -204,17 +214,17 @@ CASE(flush_and_drain)
     open_pair();
     change_local(ECHO, 0);
     type("gone\n");
-    sleep_ms(20);
+    await_input();
     CHECK_OK(tcflush(slave, TCIFLUSH));
     fcntl(slave, F_SETFL, O_NONBLOCK);
     CHECK_ERRNO(read(slave, &byte, 1), EAGAIN);
     CHECK_EQ(write(slave, "x", 1), 1);
-    CHECK_STR(shown(), "x");
+    CHECK_SHOWN("x");
     CHECK_OK(tcdrain(slave));
     struct termios modes;
     CHECK_OK(tcgetattr(slave, &modes));
     type("gone too\n");
-    sleep_ms(20);
+    await_input();
     CHECK_OK(tcsetattr(slave, TCSAFLUSH, &modes));
     CHECK_ERRNO(read(slave, &byte, 1), EAGAIN);
 }
@@ -275,7 +285,7 @@ CASE(controlling_terminal)
 {
     pid_t child = session(look_at_session);
     CHECK_EXITED(child, 0);
-    CHECK_STR(shown(), "by tty");
+    CHECK_SHOWN("by tty");
     /* This process did not get it. */
     CHECK_ERRNO(tcgetpgrp(slave), ENOTTY);
 }
@@ -424,7 +434,7 @@ CASE(slave_closed)
     open_pair();
     CHECK_EQ(write(slave, "last", 4), 4);
     close(slave);
-    CHECK_STR(shown(), "last");
+    CHECK_SHOWN("last");
     CHECK_ERRNO(read(master, &byte, 1), EIO);
     struct pollfd set = {master, POLLIN, 0};
     CHECK_EQ(poll(&set, 1, 0), 1);
