@@ -124,6 +124,8 @@ struct Timers {
     next_cycles: AtomicU64,
     /// End of the running time slice in cycles, or `NEVER`; written by this core alone.
     slice_cycles: AtomicU64,
+    /// What the machine's timer is armed for, or `NEVER`; written by this core alone.
+    armed_cycles: AtomicU64,
 }
 
 struct Queue {
@@ -137,6 +139,7 @@ static TIMERS: PerCpu<Timers> = PerCpu::new(
             queue: Mutex::new(&rank::TIMER, Queue { sleeping: BTreeMap::new(), next_number: 0 }),
             next_cycles: AtomicU64::new(NEVER),
             slice_cycles: AtomicU64::new(NEVER),
+            armed_cycles: AtomicU64::new(NEVER),
         }
     }; MAX_CPUS],
 );
@@ -151,11 +154,18 @@ impl Timers {
         self.next_cycles.swap(next, Ordering::Relaxed) != next
     }
 
-    /// Arms the machine's timer of this core.
+    /// Sees to it that the machine's timer of this core fires in time. Arming is dear under an
+    /// emulator, so a timer that fires too early is left alone: `expire` arms it again then.
+    #[inline]
     fn arm(&self) {
         let next = self.next_cycles.load(Ordering::Relaxed);
         let first = next.min(self.slice_cycles.load(Ordering::Relaxed));
-        Machine::set_timer((first != NEVER).then_some(first));
+        let armed = self.armed_cycles.load(Ordering::Relaxed);
+        // One whose time has passed may have fired already, or be about to.
+        if first < armed || (first != NEVER && armed <= Machine::cycles()) {
+            self.armed_cycles.store(first, Ordering::Relaxed);
+            Machine::set_timer(Some(first));
+        }
     }
 }
 
@@ -189,6 +199,7 @@ pub fn expire() {
     }
     timers.note_next(&queue);
     drop(queue);
+    timers.armed_cycles.store(NEVER, Ordering::Relaxed);
     timers.arm();
 }
 

@@ -241,10 +241,11 @@ pub fn run(
 ) -> Trap {
     sync::assert_none_held();
     let here = CpuId::current();
-    if context.live_on.replace(Some(here)).is_some_and(|core| core != here) {
+    if context.live_on.get().is_some_and(|core| core != here) {
         // The thread moved without `release`: its floating-point state is out of reach.
         panic!("a thread came with its registers on another core");
     }
+    context.live_on.set(Some(here));
     let presence = PRESENCE.here();
     if presence.root.load(Ordering::Relaxed) != space.root.0 && !load(presence, space) {
         return Trap::Interrupt;
