@@ -18,6 +18,7 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(
     name = "ferry",
+    bin_name = "ferry",
     version,
     arg_required_else_help = true,
     after_help = "For developers: ferry build | test | check | docs (each with --help).\n\n\

@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 
 /// Build, test, check and document Ferry.
 #[derive(Parser)]
-#[command(name = "ferry", version, arg_required_else_help = true)]
+#[command(name = "ferry", bin_name = "ferry", version, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -22,9 +22,9 @@ const KERNEL_PATH: &str = "target/kernel/x86_64-unknown-none/release/ferry-kerne
 #[derive(clap::Args)]
 #[command(
     override_usage = "ferry run [OPTIONS] -- PROGRAM [ARGS]...",
-    after_help = "PROGRAM is a program or script of this machine; it is packed with what it needs.\n\
-        Exit status: the program's; 128+N killed by signal N; 124 timed out; 126 not runnable;\n\
-        127 not found; 69 something is not installed; 70 kernel panic.\n\
+    after_help = "PROGRAM is one of this machine, or a script; it is packed with what it needs.\n\
+        Exit status: the program's; 128+N killed by signal N; 124 timed out; 126 not\n\
+        runnable; 127 not found; 69 something is not installed; 70 kernel panic.\n\
         On a terminal, three times Ctrl-] stops Ferry itself.\n\n\
         Example:\n  ferry run --cpus 2 --file notes.txt:/tmp/notes -- busybox wc -l /tmp/notes"
 )]
@@ -32,16 +32,16 @@ pub struct Arguments {
     /// Cores of the machine (1 to 8).
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_cpus)]
     pub cpus: usize,
-    /// Cores that run the program, such as 0,2-3 [default: all but the last].
+    /// The program's cores, as in 0,2-3 [default: all others].
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     app_cores: Option<CoreSet>,
-    /// Cores that run its system calls [default: the last].
+    /// Cores that serve its calls [default: the last].
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     kernel_cores: Option<CoreSet>,
-    /// Memory of the machine, such as 512M or 2G.
+    /// Memory of the machine, in M or G.
     #[arg(long = "memory", value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
     pub memory_mib: u64,
-    /// Where system calls run: on the program's core, or on a kernel core.
+    /// Cores that system calls run on.
     #[arg(
         long,
         value_name = "local|remote",
@@ -50,35 +50,35 @@ pub struct Arguments {
         hide_possible_values = true
     )]
     path: CallPath,
-    /// Set a variable for the program, or pass this machine's value on.
+    /// Set a variable, or pass this machine's value on.
     #[arg(long = "env", value_name = "K[=V]")]
     environment: Vec<String>,
-    /// Working directory of the program, in the guest.
+    /// Working directory in the guest.
     #[arg(long = "cwd", value_name = "DIR", default_value = "/", value_parser = parse_directory)]
     pub working_directory: PathBuf,
     /// Stop after this time, with exit status 124.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
-    /// Add a file or directory of this machine, and what programs in it need.
+    /// Add a file or folder, and what it needs to run.
     #[arg(long = "file", value_name = "HOST[:GUEST]", value_parser = AddedFile::parse)]
     pub files: Vec<AddedFile>,
-    /// Use a prepared root file system; PROGRAM is then looked up in there.
+    /// Use a prepared root, which then has PROGRAM too.
     #[arg(long, value_name = "DIR|FILE.cpio")]
     pub rootfs: Option<PathBuf>,
-    /// Show the kernel's messages: error, warn, info, debug or trace.
+    /// Show messages: error, warn, info, debug or trace.
     #[arg(long = "log", value_name = "LEVEL", value_enum, hide_possible_values = true)]
     pub log_level: Option<LogLevel>,
-    /// Keep the kernel's messages in this file.
+    /// Keep the kernel's messages in a file.
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
     /// Boot another kernel.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
     /// Add to the kernel's command line.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", hide = true)]
     append: Option<String>,
     /// The program and its arguments.
-    #[arg(value_name = "PROGRAM", required = true, last = true)]
+    #[arg(value_name = "PROGRAM", required = true, last = true, hide = true)]
     pub program: Vec<OsString>,
 }
 
