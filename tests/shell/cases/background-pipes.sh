@@ -4,6 +4,6 @@
 wait $a; echo $?
 wait $b; echo $?
 seq 1 1000 | sort -n | tail -n 1 >last & wait $!; echo $? $(cat last)
-(sleep 0.05; echo one >>log) & (sleep 0.15; echo two >>log) & (sleep 0.25; echo three >>log) &
+(sleep 0.1; echo one >>log) & (sleep 0.7; echo two >>log) & (sleep 1.3; echo three >>log) &
 wait; echo $?; cat log
 wait 99999; echo $?
