@@ -46,13 +46,8 @@ impl PendingQueue {
     }
 
     /// Signals kept with their information, which count against `RLIMIT_SIGPENDING`.
-    pub fn len(&self) -> usize {
+    pub fn kept(&self) -> usize {
         self.entries.len()
-    }
-
-    /// Whether nothing is pending.
-    pub fn is_empty(&self) -> bool {
-        self.set.is_empty()
     }
 
     /// Puts a signal in. `has_room` says whether the sender's quota allows one more; the kernel's own
@@ -161,7 +156,7 @@ mod tests {
         for value in 0..3 {
             assert_eq!(queue.take_next(SignalSet::EMPTY).unwrap().fields[1], value);
         }
-        assert!(queue.is_empty());
+        assert!(queue.set().is_empty());
     }
 
     #[test]

@@ -126,7 +126,7 @@ pub fn discard_ignored(process: &Process, signal: Signal) {
 }
 
 fn has_room(process: &Process, thread: &Thread) -> bool {
-    let queued = process.signals.lock().pending.len() + thread.signals.lock().pending.len();
+    let queued = process.signals.lock().pending.kept() + thread.signals.lock().pending.kept();
     (queued as u64) < process.pending_signal_limit()
 }
 
