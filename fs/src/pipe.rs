@@ -308,6 +308,9 @@ impl File for PipeEnd {
 
     fn write(&self, _: u64, source: &mut dyn Source, _: Transfer) -> Result<usize, Errno> {
         let length = source.remaining();
+        if length == 0 {
+            return Ok(0);
+        }
         let mut state = self.pipe.state.lock();
         if state.readers == 0 {
             return Err(Errno::EPIPE);
