@@ -207,6 +207,7 @@ impl Registers for UserContext {
         fn instruction_pointer() -> u64, registers;
         fn stack_pointer() -> u64, registers;
         fn thread_pointer() -> u64, registers;
+        fn second_pointer() -> u64, registers;
         fn general_registers() -> [u64; 18], registers;
         fn read_fpu(into: &mut [u8]) -> (), complete;
     }
@@ -217,6 +218,7 @@ impl Registers for UserContext {
         fn set_instruction_pointer(value: u64) -> (), registers;
         fn set_stack_pointer(value: u64) -> (), registers;
         fn set_thread_pointer(value: u64) -> (), registers;
+        fn set_second_pointer(value: u64) -> (), registers;
         fn set_c_argument(index: usize, value: u64) -> (), registers;
         fn set_general_registers(registers: &[u64; 18]) -> (), registers;
         fn write_fpu(from: &[u8]) -> bool, complete;

@@ -249,6 +249,10 @@ pub trait UserContext: Sized + Send {
     fn thread_pointer(&self) -> u64;
     /// Sets the base of thread-local storage.
     fn set_thread_pointer(&mut self, value: u64);
+    /// The second base that user code can address by (x86-64: GS); a machine without one keeps a number.
+    fn second_pointer(&self) -> u64;
+    /// Sets the second base.
+    fn set_second_pointer(&mut self, value: u64);
     /// Sets argument `index` (0 to 2) as the calling convention of C passes it (for signal handlers).
     fn set_c_argument(&mut self, index: usize, value: u64);
     /// General registers in the order of the machine's `struct sigcontext` (x86-64: r8-r15, rdi, rsi,

@@ -195,7 +195,7 @@ routes! {
     155 pivot_root File TRAVEL None;
     156 _sysctl Other TRAVEL None;
     157 prctl Process TRAVEL Partial "PR_SET_MM, seccomp, speculation and machine-check operations are refused";
-    158 arch_prctl Process STAY Partial "the base of GS cannot be set";
+    158 arch_prctl Process STAY Partial "cpuid cannot be forbidden";
     159 adjtimex Time TRAVEL None;
     160 setrlimit Process TRAVEL Full;
     161 chroot File TRAVEL Full;

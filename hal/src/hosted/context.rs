@@ -14,6 +14,7 @@ const MXCSR_MASK: u32 = 0xffff;
 pub struct Context {
     registers: Registers,
     thread_pointer: u64,
+    second_pointer: u64,
     fpu: [u8; xsave::LEAST_SIZE],
 }
 
@@ -21,11 +22,11 @@ impl UserContext for Context {
     fn new(entry: u64, stack: u64) -> Self {
         let mut fpu = [0; xsave::LEAST_SIZE];
         xsave::reset(&mut fpu, MXCSR_MASK);
-        Self { registers: Registers::new(entry, stack), thread_pointer: 0, fpu }
+        Self { registers: Registers::new(entry, stack), thread_pointer: 0, second_pointer: 0, fpu }
     }
 
     fn duplicate(&self) -> Self {
-        Self { registers: self.registers, thread_pointer: self.thread_pointer, fpu: self.fpu }
+        Self { ..*self }
     }
 
     fn call_number(&self) -> usize {
@@ -66,6 +67,14 @@ impl UserContext for Context {
 
     fn set_thread_pointer(&mut self, value: u64) {
         self.thread_pointer = value;
+    }
+
+    fn second_pointer(&self) -> u64 {
+        self.second_pointer
+    }
+
+    fn set_second_pointer(&mut self, value: u64) {
+        self.second_pointer = value;
     }
 
     fn set_c_argument(&mut self, index: usize, value: u64) {

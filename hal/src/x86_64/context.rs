@@ -228,6 +228,24 @@ impl UserContext for Context {
         unsafe { (*self.extended()).fs_base = value };
     }
 
+    fn second_pointer(&self) -> u64 {
+        if self.is_live_here() {
+            return cpu::user_gs_base();
+        }
+        self.check_released();
+        // SAFETY: rule 1.
+        unsafe { (*self.extended()).gs_base }
+    }
+
+    fn set_second_pointer(&mut self, value: u64) {
+        if self.is_live_here() {
+            return cpu::set_user_gs_base(value);
+        }
+        self.check_released();
+        // SAFETY: rule 1.
+        unsafe { (*self.extended()).gs_base = value };
+    }
+
     fn set_c_argument(&mut self, index: usize, value: u64) {
         self.registers.set_c_argument(index, value);
     }

@@ -12,8 +12,8 @@ use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use abi::process::{
-    ARCH_GET_CPUID, ARCH_GET_FS, ARCH_SET_CPUID, ARCH_SET_FS, CLONE_FILES, CLONE_FS,
-    CLONE_NAMESPACES, CLONE_SYSVSEM,
+    ARCH_GET_CPUID, ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_CPUID, ARCH_SET_FS, ARCH_SET_GS,
+    CLONE_FILES, CLONE_FS, CLONE_NAMESPACES, CLONE_SYSVSEM,
 };
 use alloc::sync::Arc;
 use base::user::UserContext;
@@ -128,13 +128,21 @@ async fn get_robust_list(call: &Call) -> SysResult {
 async fn arch_prctl(call: &Call, context: &mut UserContext) -> SysResult {
     let address = call.argument(1);
     match call.int(0) {
-        ARCH_SET_FS if address >= Machine::USER_END => Err(Errno::EPERM),
+        ARCH_SET_FS | ARCH_SET_GS if address >= Machine::USER_END => Err(Errno::EPERM),
         ARCH_SET_FS => {
             context.set_thread_pointer(address);
             Ok(0)
         }
+        ARCH_SET_GS => {
+            context.set_second_pointer(address);
+            Ok(0)
+        }
         ARCH_GET_FS => {
             call.user().write_value(address, &context.thread_pointer()).await?;
+            Ok(0)
+        }
+        ARCH_GET_GS => {
+            call.user().write_value(address, &context.second_pointer()).await?;
             Ok(0)
         }
         // `cpuid` is always permitted, and forbidding it is not possible.
