@@ -217,7 +217,7 @@ fn wrong_options_give_64() {
 #[test]
 fn the_kernels_messages_show_when_asked_for() {
     let shown = run("panic", &["--log", "info"]);
-    assert!(text(&shown.stderr).contains("some line\r\n"));
+    assert!(text(&shown.stderr).contains("some line\n"));
     let hidden = run("panic", &[]);
     assert!(!text(&hidden.stderr).contains("some line"));
 }

@@ -14,11 +14,14 @@ use anyhow::{Context, Result};
 
 use super::options::{LogLevel, source_root};
 use super::session::Event;
+use super::terminal;
 
 /// Logs of panics that are kept.
 const KEPT_PANICS: usize = 10;
 /// Longest line that is held back until its end comes, in bytes.
 const MAX_LINE: usize = 4096;
+/// The bit of standard error among the terminals.
+const TERMINAL_STDERR: u32 = 1 << 2;
 const PANIC_PREFIX: &str = "panic-";
 
 /// The file that a run's log goes to.
@@ -123,6 +126,9 @@ pub fn receive(
     events: Sender<Event>,
 ) -> Result<()> {
     let mut file = log.writer()?;
+    // A terminal may be raw, so the carriage return is ours to give.
+    let is_terminal = terminal::mask() & TERMINAL_STDERR != 0;
+    let line_end = if is_terminal { "\r\n" } else { "\n" };
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
         let mut line = Vec::new();
@@ -136,8 +142,7 @@ pub fn receive(
                 let text = String::from_utf8_lossy(&line).trim_end_matches('\r').to_string();
                 line.clear();
                 if shown.is_some() {
-                    // The terminal may be raw, so the carriage return is ours to give.
-                    drop(write!(std::io::stderr(), "{text}\r\n"));
+                    drop(write!(std::io::stderr(), "{text}{line_end}"));
                 }
                 if super::panic::is_end(&text) {
                     drop(events.send(Event::Panicked));

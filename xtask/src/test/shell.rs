@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::Bench;
-use super::boot::{CONFIGURATIONS, Configuration};
+use super::boot::Configuration;
 use super::report::{Case, Filter, Report};
 use crate::process;
 
@@ -22,6 +22,9 @@ const CONFIGURATION_DEADLINE: Duration = Duration::from_secs(150);
 const SCRIPT_DEADLINE_S: u32 = 30;
 /// How long a machine may say nothing before it counts as hung: longer than any script.
 const SILENCE: Duration = Duration::from_secs(35);
+/// The two ends of what there is: everything on one core, and everything shared out.
+const CONFIGURATIONS: [Configuration; 2] =
+    [Configuration { cpus: 1, path: "local" }, Configuration { cpus: 2, path: "remote" }];
 const BUSYBOX: &str = "/bin/busybox";
 /// Exit status of run-linux.sh when it may not make namespaces.
 const NEEDS_ROOT: i32 = 77;
