@@ -107,7 +107,7 @@ impl File for MemoryDevice {
         }
     }
 
-    fn notes_access(&self) -> bool {
+    fn has_position(&self) -> bool {
         false
     }
 

@@ -93,9 +93,10 @@ pub trait File: Send + Sync + Any {
     fn is_seekable(&self) -> bool {
         false
     }
-    /// Whether reading it changes the access time of its inode.
-    fn notes_access(&self) -> bool {
-        true
+    /// Whether reads and writes move the position, and reads note the time of access. Devices that
+    /// are the same everywhere can do without.
+    fn has_position(&self) -> bool {
+        self.is_seekable()
     }
     /// The new position for `lseek`.
     fn seek(&self, _position: u64, _offset: i64, _whence: i32) -> Result<u64, Errno> {
@@ -267,7 +268,7 @@ impl OpenFile {
 
     /// Reads at the position and moves it.
     pub fn read(&self, sink: &mut dyn Sink, transfer: Transfer) -> Result<usize, Errno> {
-        if !self.file.is_seekable() {
+        if !self.file.has_position() {
             return self.file.read(0, sink, transfer);
         }
         let mut position = self.position.lock();
@@ -326,10 +327,7 @@ impl OpenFile {
     }
 
     fn note_access(&self) {
-        if self.file.notes_access()
-            && !self.flags().contains(OpenFlags::NOATIME)
-            && self.location.mount.updates_access_time()
-        {
+        if !self.flags().contains(OpenFlags::NOATIME) && self.location.mount.updates_access_time() {
             self.location.inode.note_access();
         }
     }

@@ -185,6 +185,18 @@ pub trait Contract: 'static {
     fn encode_entry(entry: Entry, leaf: bool) -> u64;
     /// Decodes an entry; `None` when it is not present.
     fn decode_entry(raw: u64) -> Option<Entry>;
+    /// Where an entry points to; `None` when it is not present.
+    fn entry_frame(raw: u64) -> Option<PhysAddr> {
+        Self::decode_entry(raw).map(|entry| entry.frame)
+    }
+    /// The page of a leaf entry that user mode may read, or write, and that is marked as accessed, or
+    /// written, already; `None` for every other entry.
+    fn used_page(raw: u64, write: bool) -> Option<PhysAddr> {
+        let entry = Self::decode_entry(raw)?;
+        let marked = entry.accessed && (entry.dirty || !write);
+        let permitted = entry.rights.user && (entry.rights.write || !write);
+        (marked && permitted).then_some(entry.frame)
+    }
     /// Fills the kernel's half of a fresh, zeroed root table.
     ///
     /// # Safety

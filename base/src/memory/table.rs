@@ -115,7 +115,7 @@ fn occupied(
 
 #[inline]
 fn lower_table(raw: u64) -> Option<PhysAddr> {
-    Machine::decode_entry(raw).map(|entry| entry.frame)
+    Machine::entry_frame(raw)
 }
 
 fn table_entry(frame: PhysAddr) -> u64 {
@@ -573,19 +573,28 @@ impl PageTable {
     #[inline]
     fn reach(&self, address: u64, length: usize, write: bool) -> Option<(*mut u8, usize)> {
         let place = self.entry(address)?;
-        let entry = Machine::decode_entry(place.load(Ordering::Acquire))?;
+        let raw = place.load(Ordering::Acquire);
+        let frame = match Machine::used_page(raw, write) {
+            Some(frame) => frame,
+            None => Self::use_page(place, raw, write)?,
+        };
+        let offset = (address % PAGE) as usize;
+        let pointer = Machine::phys_to_virt(frame).wrapping_add(offset);
+        Some((pointer, length.min(PAGE_SIZE - offset)))
+    }
+
+    /// Marks a page as accessed, or written, if the user may do that.
+    #[cold]
+    fn use_page(place: &AtomicU64, raw: u64, write: bool) -> Option<PhysAddr> {
+        let entry = Machine::decode_entry(raw)?;
         if !entry.rights.user || (write && !entry.rights.write) {
             return None;
         }
-        if !entry.accessed || (write && !entry.dirty) {
-            let _ = Self::change(place, |entry| {
-                entry.accessed = true;
-                entry.dirty |= write;
-            });
-        }
-        let offset = (address % PAGE) as usize;
-        let pointer = Machine::phys_to_virt(entry.frame).wrapping_add(offset);
-        Some((pointer, length.min(PAGE_SIZE - offset)))
+        let _ = Self::change(place, |entry| {
+            entry.accessed = true;
+            entry.dirty |= write;
+        });
+        Some(entry.frame)
     }
 
     /// Goes through the pages of a user buffer. `step` gets where in RAM the part is, how many bytes

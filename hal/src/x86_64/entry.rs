@@ -52,6 +52,20 @@ pub(crate) fn decode(raw: u64) -> Option<Entry> {
     })
 }
 
+/// `Contract::entry_frame`.
+#[inline]
+pub(crate) fn frame(raw: u64) -> Option<PhysAddr> {
+    (raw & PRESENT != 0).then_some(PhysAddr(raw & ADDRESS))
+}
+
+/// `Contract::used_page`.
+#[inline]
+pub(crate) fn used_page(raw: u64, write: bool) -> Option<PhysAddr> {
+    const READ: u64 = PRESENT | USER | ACCESSED;
+    let wanted = if write { READ | WRITE | DIRTY } else { READ };
+    (raw & wanted == wanted).then_some(PhysAddr(raw & ADDRESS))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +105,22 @@ mod tests {
             software: 0,
         };
         assert_eq!(encode(entry, false), 0x1000 | PRESENT | WRITE | USER);
+    }
+
+    #[test]
+    fn the_short_ways_agree_with_decoding() {
+        for bits in 0..1 << 7 {
+            let raw = 0x1234_5000 | bits;
+            let decoded = decode(raw);
+            assert_eq!(frame(raw), decoded.map(|entry| entry.frame));
+            for write in [false, true] {
+                let expected = decoded.filter(|entry| {
+                    entry.rights.user
+                        && entry.accessed
+                        && (!write || entry.rights.write && entry.dirty)
+                });
+                assert_eq!(used_page(raw, write), expected.map(|entry| entry.frame), "{raw:#x}");
+            }
+        }
     }
 }

@@ -127,6 +127,16 @@ impl Contract for Machine {
         entry::decode(raw)
     }
 
+    #[inline]
+    fn entry_frame(raw: u64) -> Option<PhysAddr> {
+        entry::frame(raw)
+    }
+
+    #[inline]
+    fn used_page(raw: u64, write: bool) -> Option<PhysAddr> {
+        entry::used_page(raw, write)
+    }
+
     unsafe fn prepare_root(root: PhysAddr) {
         // SAFETY: the caller's promise.
         unsafe { paging::prepare_root(root) };
