@@ -100,7 +100,7 @@ mod bare {
 
     async fn contain_panics() {
         let caught = panic::catch(|| {
-            let numbers = vec![1, 2, 3];
+            let numbers = [1, 2, 3];
             numbers.iter().position(|number| *number == 4).expect("this panic is wanted")
         });
         assert!(caught.is_err());
