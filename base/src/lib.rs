@@ -24,6 +24,7 @@
 
 extern crate alloc;
 
+mod presence;
 mod primitives;
 
 pub mod answer;

@@ -1,28 +1,21 @@
 //! User mode: which address space is loaded on which core, and how a change of its mappings reaches
 //! the cores that run in it.
 //!
-//! ```text
-//!   core that enters                            core that changes mappings
-//!   publish "in user mode of S" (fence)         change entries
-//!   generation of S changed? flush, look again  generation += 1 (fence)
-//!   enter user mode                             for each core in user mode of S: interrupt it and
-//!   trap; publish "in the kernel"                 wait until it has left
-//! ```
-//!
-//! One of the two sees the other. A core in the kernel never uses translations of user space, so it is
-//! left alone and flushes at its next entry. A core holds an `Arc` of the space whose root it has
-//! loaded, so tables are never freed under it.
+//! Whoever changes mappings waits until no core is in user mode with the old ones (`presence` says how
+//! that works). A core in the kernel never uses translations of user space, so it is left alone and
+//! flushes at its next entry. A core holds an `Arc` of the space whose root it has loaded, so tables are
+//! never freed under it.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::cell::Cell;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use hal::{Contract, MAX_CPUS, Machine, PhysAddr, Trap, UserContext as Registers, VirtAddr};
 
 use crate::cpu::{self, CpuId, CpuLocal, LocalSlot, PerCpu};
 use crate::memory::{OutOfMemory, PageTable};
+use crate::presence::{Generation, Presence};
 use crate::{memory, sync, task};
 
 type MachineContext = <Machine as Contract>::Context;
@@ -31,12 +24,12 @@ type MachineContext = <Machine as Contract>::Context;
 /// became wrong. The tables live as long as this does.
 pub struct SpaceHandle {
     root: PhysAddr,
-    generation: AtomicU64,
+    generation: Generation,
 }
 
 impl SpaceHandle {
     pub(crate) fn new(root: PhysAddr) -> SpaceHandle {
-        SpaceHandle { root, generation: AtomicU64::new(1) }
+        SpaceHandle { root, generation: Generation::new() }
     }
 
     /// The root table.
@@ -46,7 +39,7 @@ impl SpaceHandle {
 
     /// How often translations became wrong.
     pub fn tlb_generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
+        self.generation.now()
     }
 }
 
@@ -61,22 +54,7 @@ impl Drop for SpaceHandle {
 static LOADED: CpuLocal<Option<Arc<SpaceHandle>>> =
     CpuLocal::new([const { LocalSlot::new(None) }; MAX_CPUS]);
 
-/// What others see of a core; written by the core alone.
-struct Presence {
-    /// Odd while in user mode; grows with every entry and exit.
-    stay: AtomicU64,
-    /// Root of the loaded space, 0 for none; changes only while `stay` is even.
-    root: AtomicU64,
-    /// The generation of the loaded space that this core's translations are good for; nobody else
-    /// looks at it.
-    generation: AtomicU64,
-}
-
-static PRESENCE: PerCpu<Presence> = PerCpu::new(
-    [const {
-        Presence { stay: AtomicU64::new(0), root: AtomicU64::new(0), generation: AtomicU64::new(0) }
-    }; MAX_CPUS],
-);
+static PRESENCE: PerCpu<Presence> = PerCpu::new([const { Presence::new() }; MAX_CPUS]);
 
 /// Makes every translation of the space that any core has cached useless: no core is in user mode with
 /// an old one when this returns, and none enters with one. `page` says that only one page changed, which
@@ -84,24 +62,18 @@ static PRESENCE: PerCpu<Presence> = PerCpu::new(
 ///
 /// May be called with locks held: cores in user mode hold none, and leave at once when interrupted.
 pub(crate) fn invalidate(space: &SpaceHandle, page: Option<VirtAddr>) {
-    let before = space.generation.fetch_add(1, Ordering::SeqCst);
-    fence(Ordering::SeqCst);
-    if let Some(page) = page {
-        let ours = PRESENCE.here();
-        if ours.root.load(Ordering::Relaxed) == space.root.0
-            && ours.generation.load(Ordering::Relaxed) == before
-        {
-            Machine::flush_page(page);
-            ours.generation.store(before + 1, Ordering::Relaxed);
-        }
+    let before = space.generation.advance();
+    if let Some(page) = page
+        && PRESENCE.here().forgets_one(space.root.0, before)
+    {
+        Machine::flush_page(page);
     }
     let here = CpuId::current();
     for core in CpuId::all().filter(|core| *core != here) {
         let presence = PRESENCE.of(core);
-        let stay = presence.stay.load(Ordering::Acquire);
-        if stay % 2 == 1 && presence.root.load(Ordering::Acquire) == space.root.0 {
+        if let Some(stay) = presence.stay_in(space.root.0) {
             Machine::send_ipi(core.index());
-            while presence.stay.load(Ordering::Acquire) == stay {
+            while !presence.has_left(stay) {
                 cpu::relax();
             }
         }
@@ -249,18 +221,15 @@ pub fn run(
     }
     context.live_on.set(Some(here));
     let presence = PRESENCE.here();
-    if presence.root.load(Ordering::Relaxed) != space.root.0 && !load(presence, space) {
+    if !presence.has_loaded(space.root.0) && !load(presence, space) {
         return Trap::Interrupt;
     }
-    let stay = presence.stay.load(Ordering::Relaxed);
-    presence.stay.store(stay + 1, Ordering::Relaxed);
+    let stay = presence.begin_stay();
     // One full fence, in there, orders both publications before both looks.
     let enter = task::enter_user_mode() && !stay_out();
     let trap = if enter {
-        let generation = space.generation.load(Ordering::SeqCst);
-        if presence.generation.load(Ordering::Relaxed) != generation {
-            presence.generation.store(generation, Ordering::Relaxed);
-            // SAFETY: `LOADED` keeps the space. Changes after the load above see us and interrupt us.
+        if presence.is_stale(&space.generation) {
+            // SAFETY: `LOADED` keeps the space. Later changes see us and interrupt us.
             unsafe { Machine::load_root(space.root) };
         }
         // SAFETY: the context is this thread's alone, stays in its box, and its space is loaded.
@@ -268,7 +237,7 @@ pub fn run(
     } else {
         Trap::Interrupt
     };
-    presence.stay.store(stay + 2, Ordering::Release);
+    presence.end_stay(stay);
     task::leave_user_mode();
     trap
 }
@@ -276,10 +245,9 @@ pub fn run(
 /// Loads another space; false when letting go of the one before freed its tables, which took time.
 #[cold]
 fn load(presence: &Presence, space: &Arc<SpaceHandle>) -> bool {
-    let generation = space.generation.load(Ordering::SeqCst);
+    let generation = space.generation.now();
     let released = LOADED.with(|loaded| loaded.replace(space.clone()));
-    presence.generation.store(generation, Ordering::Relaxed);
-    presence.root.store(space.root.0, Ordering::Relaxed);
+    presence.note_loaded(space.root.0, generation);
     // SAFETY: the root was prepared by `PageTable::new`, and the `Arc` in `LOADED` keeps it.
     unsafe { Machine::load_root(space.root) };
     released.is_none_or(|released| Arc::strong_count(&released) > 1)
@@ -291,7 +259,7 @@ pub fn leave_space() {
     let released = LOADED.with(|loaded| {
         let released = loaded.take();
         if released.is_some() {
-            PRESENCE.here().root.store(0, Ordering::Relaxed);
+            PRESENCE.here().note_loaded(0, 0);
             // SAFETY: the kernel's root lives for ever.
             unsafe { Machine::load_root(Machine::kernel_root()) };
         }
@@ -303,4 +271,44 @@ pub fn leave_space() {
 /// The handle of a page table; a convenience for `run`.
 pub fn handle_of(table: &PageTable) -> &Arc<SpaceHandle> {
     table.handle()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{run_ready, spawn};
+    use core::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn registers_are_the_threads_own_wherever_the_value_goes() {
+        let mut context = UserContext::new(0x40_1000, 0x7fff_0000);
+        context.set_return_value(5);
+        context.set_thread_pointer(0x1234_5000);
+        let mut copy = context.duplicate();
+        copy.set_return_value(6);
+        copy.set_instruction_pointer(0x40_2000);
+        let moved = vec![context, copy];
+        assert_eq!(moved[0].instruction_pointer(), 0x40_1000);
+        assert_eq!(moved[1].instruction_pointer(), 0x40_2000);
+        assert!(moved.iter().all(|context| context.thread_pointer() == 0x1234_5000));
+        assert_eq!(moved.iter().map(UserContext::call_number).collect::<Vec<_>>(), [5, 6]);
+    }
+
+    /// The host has no user mode: entering it would end the test.
+    #[test]
+    fn a_core_stays_out_of_user_mode_when_it_has_something_else_to_do() {
+        let table = PageTable::new().unwrap();
+        let mut context = UserContext::new(0, 0);
+        let trap = run(&mut context, table.handle(), || true);
+        assert_eq!(trap, Trap::Interrupt);
+        let ran = Arc::new(AtomicBool::new(false));
+        let flag = ran.clone();
+        spawn(CpuId::current(), async move { flag.store(true, Ordering::Relaxed) }).unwrap();
+        assert_eq!(run(&mut context, table.handle(), || false), Trap::Interrupt);
+        assert!(!ran.load(Ordering::Relaxed));
+        while run_ready() {}
+        leave_space();
+        assert!(ran.load(Ordering::Relaxed));
+        assert_eq!(Arc::strong_count(table.handle()), 1);
+    }
 }
