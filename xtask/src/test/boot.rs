@@ -1,6 +1,7 @@
 //! Boots Ferry for tests: `ferry run` with the checked kernel, in one of the configurations that
 //! every system-call test has to pass in.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,6 +14,9 @@ use crate::process::{self, Finished};
 const MARGIN: Duration = Duration::from_secs(20);
 /// Lines of the kernel's log that are shown for a boot that failed.
 const SHOWN_LINES: usize = 15;
+
+/// In the message of a panic that a test asked for.
+const ASKED_FOR: &str = "test hook";
 
 /// Number of cores and call path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +135,23 @@ fn read_lossy(path: &Path) -> String {
 }
 
 impl Boot {
+    /// Panics of handlers that the kernel contained, each with its place. Their calls failed with an
+    /// error and the rest went on, but every one is a mistake in the kernel, unless a test asked
+    /// for it.
+    pub fn contained_panics(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut lines = self.log.lines().peekable();
+        while let Some(line) = lines.next() {
+            let Some((_, message)) = line.split_once("contained: ") else { continue };
+            let place =
+                lines.peek().and_then(|next| next.split_once(" at ")).map(|(_, place)| place);
+            if !message.contains(ASKED_FOR) {
+                found.insert(format!("{} at {}", message.trim(), place.unwrap_or("?").trim()));
+            }
+        }
+        found
+    }
+
     /// The tool's messages and the end of the kernel's log.
     pub fn describe_machine(&self) -> String {
         let lines: Vec<&str> = self.log.lines().collect();
@@ -143,5 +164,21 @@ impl Boot {
             _ => format!("ferry ended with status {status}"),
         };
         format!("{what}\n{}\nkernel log:\n{}", self.finished.stderr.trim_end(), tail.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contained_panics_are_found_once_each() {
+        let panic = "[0.3 1] contained: out of bounds\r\n[0.3 1] at a.rs:7:1\r\n";
+        let asked = "[0.3 1] contained: test hook\r\n[0.3 1] at b.rs:1:1\r\n";
+        let stdout = String::new();
+        let finished = Finished { status: 0, timed_out: false, stdout, stderr: String::new() };
+        let boot = Boot { finished, log: [panic, asked, panic].concat() };
+        let expected = BTreeSet::from(["out of bounds at a.rs:7:1".to_string()]);
+        assert_eq!(boot.contained_panics(), expected);
     }
 }

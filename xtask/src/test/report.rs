@@ -1,5 +1,6 @@
 //! Counts cases, prints progress, and shows what failing cases said.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Longest output that is shown for one failing case, in lines.
@@ -23,6 +24,12 @@ impl Case {
     /// A case that failed, with what it said.
     pub fn failed(name: impl Into<String>, failure: impl Into<String>) -> Case {
         Case { name: name.into(), failure: Some(failure.into()) }
+    }
+
+    /// A case that fails when there are problems.
+    pub fn of_problems(name: impl Into<String>, problems: BTreeSet<String>) -> Case {
+        let text = problems.into_iter().collect::<Vec<_>>().join("\n");
+        Case::new(name, (!text.is_empty()).then_some(text))
     }
 
     /// A case that failed when there is a failure.

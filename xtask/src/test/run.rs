@@ -61,7 +61,10 @@ pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
 
 /// Boots with one core for each role.
 fn boot(bench: &Bench, options: &[&str], program: &[&str], input: &[u8]) -> Result<Boot> {
-    bench.ferry.boot("run", CONFIGURATIONS[3], options, program, input, DEADLINE)
+    let boot = bench.ferry.boot("run", CONFIGURATIONS[3], options, program, input, DEADLINE)?;
+    let contained = boot.contained_panics();
+    ensure!(contained.is_empty(), "handlers panicked: {contained:?}");
+    Ok(boot)
 }
 
 /// Boots a shell script; it has to end with this status.

@@ -1,6 +1,7 @@
 //! The shell scripts of tests/shell: the host's busybox on Linux says what is right, then the same
 //! busybox runs them on Ferry in the same root file system, and the outputs are compared.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -119,6 +120,7 @@ fn on_ferry(
     let options = ["--rootfs", &root, "--env", "HOME=/", "--env", "PATH=/bin", "--env", &deadline];
     let name = |script: &str| format!("shell/{}/{script}", configuration.name());
     let mut cases = Vec::new();
+    let mut contained = BTreeSet::new();
     let mut left = scripts;
     for boots in 0.. {
         let remaining = CONFIGURATION_DEADLINE.saturating_sub(begin.elapsed());
@@ -137,6 +139,7 @@ fn on_ferry(
             SILENCE,
         )?;
 
+        contained.append(&mut boot.contained_panics());
         let actual = bench.work.join(format!("{log}-{}", configuration.name()));
         let mut split = Command::new("sh");
         split.arg(bench.root.join("tests/shell/split.sh")).arg(&actual);
@@ -160,6 +163,7 @@ fn on_ferry(
     }
     let why = "not run: the time for this configuration is over";
     cases.extend(left.iter().map(|script| Case::failed(name(script), why)));
+    cases.push(Case::of_problems(name("no-handler-panics"), contained));
     Ok(cases)
 }
 

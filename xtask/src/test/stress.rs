@@ -40,7 +40,8 @@ pub fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let failure = (!well).then(|| format!("{output}\n{}", boot.describe_machine()));
     let ends = Case::new("stress/ends-well", failure);
     let leaks = Case::new("stress/leaves-nothing", leak(&boot.log));
-    report.add("stress", &[ends, leaks]);
+    let panics = Case::of_problems("stress/no-handler-panics", boot.contained_panics());
+    report.add("stress", &[ends, leaks, panics]);
     Ok(())
 }
 

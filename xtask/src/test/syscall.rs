@@ -240,9 +240,9 @@ fn on_ferry(
     let added = format!("{}:/tests", bench.programs().display());
     let deadline = format!("HARNESS_DEADLINE={CASE_DEADLINE_S}");
     // The guest is nobody else's: bombs and hogs may go off in it.
-    let options =
-        ["--file", added.as_str(), "--env", deadline.as_str(), "--env", "FERRY_GUEST=1"];
+    let options = ["--file", added.as_str(), "--env", deadline.as_str(), "--env", "FERRY_GUEST=1"];
     let mut cases = Vec::new();
+    let mut contained = BTreeSet::new();
     for boots in 0.. {
         let remaining = CONFIGURATION_DEADLINE.saturating_sub(begin.elapsed());
         if left.is_empty() || remaining.is_zero() {
@@ -270,6 +270,10 @@ fn on_ferry(
         let prefix = format!("syscall/{}/{program}", configuration.name());
         let why = "not run: the time for this configuration is over";
         cases.extend(names.iter().map(|case| Case::failed(format!("{prefix}/{case}"), why)));
+    }
+    if !cases.is_empty() {
+        let name = format!("syscall/{}/no-handler-panics", configuration.name());
+        cases.push(Case::of_problems(name, contained));
     }
     Ok(cases)
 }
