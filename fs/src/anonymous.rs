@@ -25,13 +25,23 @@ pub enum Label {
     Plain(&'static str),
 }
 
+/// What opening an anonymous inode once more gives, through `/proc/PID/fd`.
+enum Behaviour {
+    /// Nothing (`ENXIO`).
+    None,
+    /// One more end of the pipe.
+    Pipe(Arc<Pipe>),
+    /// The same behaviour.
+    Shared(Arc<dyn File>),
+}
+
 /// An inode without a name.
 pub struct AnonymousInode {
     id: InodeId,
     kind: NodeKind,
     label: Label,
     born: Timestamp,
-    pipe: Option<Arc<Pipe>>,
+    behaviour: Behaviour,
     /// What `fchmod` and `fchown` can change.
     permissions: Mutex<Permissions>,
 }
@@ -56,7 +66,7 @@ impl FileSystem for AnonymousFs {
             InodeId { device: self.device, number: 1 },
             NodeKind::Directory,
             Label::Plain("/"),
-            None,
+            Behaviour::None,
             Permissions { mode: 0o500, user: 0, group: 0 },
         )
     }
@@ -98,7 +108,7 @@ impl AnonymousInode {
         id: InodeId,
         kind: NodeKind,
         label: Label,
-        pipe: Option<Arc<Pipe>>,
+        behaviour: Behaviour,
         permissions: Permissions,
     ) -> Arc<AnonymousInode> {
         Arc::new(AnonymousInode {
@@ -106,17 +116,36 @@ impl AnonymousInode {
             kind,
             label,
             born: Timestamp::now(),
-            pipe,
+            behaviour,
             permissions: Mutex::new(&rank::INODE, permissions),
         })
     }
 
-    /// The location of a new inode without a name.
+    /// The location of a new inode without a name, which cannot be opened once more.
     pub fn location(kind: NodeKind, label: Label, permissions: Permissions) -> Location {
+        AnonymousInode::place(kind, label, permissions, Behaviour::None)
+    }
+
+    /// The location of a new inode without a name that gives `file` when it is opened once more.
+    pub fn location_of(
+        file: Arc<dyn File>,
+        kind: NodeKind,
+        label: Label,
+        permissions: Permissions,
+    ) -> Location {
+        AnonymousInode::place(kind, label, permissions, Behaviour::Shared(file))
+    }
+
+    fn place(
+        kind: NodeKind,
+        label: Label,
+        permissions: Permissions,
+        behaviour: Behaviour,
+    ) -> Location {
         let home = home(false);
         let number = home.next_number.fetch_add(1, Ordering::Relaxed);
         let id = InodeId { device: home.mount.file_system().device(), number };
-        let inode = AnonymousInode::make(id, kind, label, None, permissions);
+        let inode = AnonymousInode::make(id, kind, label, behaviour, permissions);
         Location { mount: home.mount.clone(), inode }
     }
 
@@ -127,7 +156,8 @@ impl AnonymousInode {
         let id = InodeId { device: home.mount.file_system().device(), number };
         let permissions = Permissions { mode: 0o600, user, group };
         let label = Label::Numbered("pipe");
-        let inode = AnonymousInode::make(id, NodeKind::Fifo, label, Some(pipe), permissions);
+        let inode =
+            AnonymousInode::make(id, NodeKind::Fifo, label, Behaviour::Pipe(pipe), permissions);
         Location { mount: home.mount.clone(), inode }
     }
 }
@@ -168,9 +198,10 @@ impl Inode for AnonymousInode {
     }
 
     fn open(&self, flags: OpenFlags) -> Result<Option<Arc<dyn File>>, Errno> {
-        match &self.pipe {
-            Some(pipe) => pipe.open_fifo(flags).map(Some),
-            None => Err(Errno::ENXIO),
+        match &self.behaviour {
+            Behaviour::Pipe(pipe) => Ok(Some(pipe.open_again(flags))),
+            Behaviour::Shared(file) => Ok(Some(file.clone())),
+            Behaviour::None => Err(Errno::ENXIO),
         }
     }
 }

@@ -444,8 +444,8 @@ pub fn seek_in(size: u64, position: u64, offset: i64, whence: i32) -> Result<u64
         seek::SEEK_END => size,
         _ => return Err(Errno::EINVAL),
     };
-    let base = i64::try_from(base).map_err(|_| Errno::EOVERFLOW)?;
-    let moved = base.checked_add(offset).ok_or(Errno::EOVERFLOW)?;
+    let base = i64::try_from(base).map_err(|_| Errno::EINVAL)?;
+    let moved = base.checked_add(offset).ok_or(Errno::EINVAL)?;
     u64::try_from(moved).map_err(|_| Errno::EINVAL)
 }
 

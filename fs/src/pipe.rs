@@ -81,7 +81,7 @@ impl Pipe {
         self.writable.wake_all();
     }
 
-    fn open_end(self: &Arc<Pipe>, reads: bool, writes: bool, is_packets: bool) -> Arc<PipeEnd> {
+    fn open_end(self: &Arc<Pipe>, reads: bool, writes: bool, is_packets: bool) -> PipeEnd {
         let (reader_openings, writer_openings) = {
             let mut state = self.state.lock();
             if reads {
@@ -97,14 +97,15 @@ impl Pipe {
             (state.reader_openings, writer_openings)
         };
         self.wake();
-        Arc::new(PipeEnd {
+        PipeEnd {
             pipe: self.clone(),
             reads,
             writes,
             is_packets,
+            waits: true,
             reader_openings,
             writer_openings,
-        })
+        }
     }
 
     /// Opens an end as `open` on a FIFO does. `ENXIO` for writing without waiting when nobody reads.
@@ -114,7 +115,17 @@ impl Pipe {
         {
             return Err(Errno::ENXIO);
         }
-        Ok(self.open_end(reads, writes, flags.contains(OpenFlags::DIRECT)))
+        Ok(Arc::new(self.open_end(reads, writes, flags.contains(OpenFlags::DIRECT))))
+    }
+
+    /// Opens one more end of a pipe that has no name: nobody waits, and an end that has gone stays
+    /// gone.
+    pub fn open_again(self: &Arc<Pipe>, flags: OpenFlags) -> Arc<dyn File> {
+        let mut end =
+            self.open_end(flags.reads(), flags.writes(), flags.contains(OpenFlags::DIRECT));
+        end.waits = false;
+        end.writer_openings = u64::MAX;
+        Arc::new(end)
     }
 }
 
@@ -127,9 +138,13 @@ pub fn pipe(
     let location = AnonymousInode::pipe_location(pipe.clone(), identity.user, identity.group);
     let packets = flags.contains(OpenFlags::DIRECT);
     let kept = flags & (OpenFlags::NONBLOCK | OpenFlags::DIRECT);
-    let reader = OpenFile::new(pipe.open_end(true, false, packets), location.clone(), kept)?;
-    let writer =
-        OpenFile::new(pipe.open_end(false, true, packets), location, kept | OpenFlags::WRONLY)?;
+    let reader =
+        OpenFile::new(Arc::new(pipe.open_end(true, false, packets)), location.clone(), kept)?;
+    let writer = OpenFile::new(
+        Arc::new(pipe.open_end(false, true, packets)),
+        location,
+        kept | OpenFlags::WRONLY,
+    )?;
     Ok((reader, writer))
 }
 
@@ -139,6 +154,8 @@ pub struct PipeEnd {
     reads: bool,
     writes: bool,
     is_packets: bool,
+    /// Opening is complete only when the other end is open too.
+    waits: bool,
     /// Openings of the other end when this one was opened.
     reader_openings: u64,
     writer_openings: u64,
@@ -391,7 +408,7 @@ impl File for PipeEnd {
         flags: OpenFlags,
         table: Option<&mut PollTable<'_>>,
     ) -> Result<bool, Errno> {
-        if flags.contains(OpenFlags::NONBLOCK) || (self.reads && self.writes) {
+        if !self.waits || flags.contains(OpenFlags::NONBLOCK) || (self.reads && self.writes) {
             return Ok(true);
         }
         let queue = if self.reads { &self.pipe.readable } else { &self.pipe.writable };

@@ -121,3 +121,16 @@ fn capacity_changes_within_reason() {
     assert_eq!(end.set_capacity(4096, false), Err(Errno::EBUSY));
     drop(reader);
 }
+
+#[test]
+fn a_pipe_opened_once_more_does_not_wait_for_writers() {
+    let (reader, writer) = ends();
+    put(&writer, b"left").unwrap();
+    drop(writer);
+    let again = reader.inode().open(OpenFlags::RDONLY).unwrap().unwrap();
+    assert_eq!(again.finish_open(OpenFlags::RDONLY, None), Ok(true));
+    let mut buffer = [0; 10];
+    let mut sink: &mut [u8] = &mut buffer;
+    assert_eq!(again.read(0, &mut sink, Transfer::PLAIN), Ok(4));
+    assert!(again.poll(PollEvents::READABLE, None).contains(PollEvents::HUP));
+}

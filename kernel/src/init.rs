@@ -131,7 +131,12 @@ fn standard_file(
         _ => (Arc::new(HostOutputFile::new(FrameKind::Stderr)), OpenFlags::WRONLY),
     };
     let permissions = Permissions { mode: STREAM_MODE, user: 0, group: 0 };
-    let place = AnonymousInode::location(NodeKind::Fifo, Label::Numbered("pipe"), permissions);
+    let place = AnonymousInode::location_of(
+        file.clone(),
+        NodeKind::Fifo,
+        Label::Numbered("pipe"),
+        permissions,
+    );
     OpenFile::new(file, place, flags)
 }
 

@@ -110,9 +110,14 @@ impl Discipline {
         self.ends.push_back(LineEnd { at: self.taken + self.input.len() as u64 });
     }
 
-    /// Room for input.
+    /// How many bytes of input can be taken without losing one. While a line is edited there is
+    /// always room for one more, so that a full line can still be edited and ended.
     pub fn input_room(&self) -> usize {
-        INPUT_LIMIT.saturating_sub(self.input.len())
+        if !self.is_canonical() {
+            return INPUT_LIMIT.saturating_sub(self.input.len());
+        }
+        let room = (INPUT_LIMIT - 1).saturating_sub(self.input.len());
+        if self.ends.is_empty() { room.max(1) } else { room }
     }
 
     /// Takes one byte from the line. Gives the signal that it means, if it means one.

@@ -11,6 +11,8 @@
 mod control;
 mod discipline;
 mod pty;
+#[cfg(test)]
+mod tests;
 
 pub use pty::{PtyMaster, open_ptmx, open_slave, set_home};
 
@@ -117,8 +119,7 @@ impl Terminal {
         while let Some(&byte) = bytes.get(taken) {
             let (signal, group) = {
                 let mut state = self.state.lock();
-                // Signals and editing go through even when the queue is full, except in raw mode.
-                if state.discipline.input_room() == 0 && !state.discipline.is_canonical() {
+                if state.discipline.input_room() == 0 {
                     break;
                 }
                 (state.discipline.receive(byte), state.foreground)
