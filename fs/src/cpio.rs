@@ -9,14 +9,14 @@
 //! entries replace earlier ones. Compressed archives are refused.
 
 use crate::identity::Identity;
-use crate::inode::{AttributeChange, Inode, NewContent};
+use crate::inode::{AttributeChange, Inode, NewContent, NewNode};
 use crate::metadata::{InodeId, NodeKind, Timestamp};
 use crate::mount::Location;
 use crate::tmpfs::Node;
 use crate::tree;
 use crate::walk::{Lookup, resolve};
 use abi::Errno;
-use abi::fs::{PATH_MAX, make_device};
+use abi::fs::{NAME_MAX, PATH_MAX, make_device};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -134,32 +134,32 @@ impl Reader {
 /// Unpacks the archives into the tree at `root`, a tmpfs. `EIO` when they are damaged; what came
 /// before the damage is there then.
 pub fn unpack(archive: &'static [u8], root: &Location) -> Result<Unpacked, Errno> {
+    let identity = Identity::kernel();
+    let mut unpacker = Unpacker {
+        lookup: Lookup { root, start: root, identity: &identity },
+        linked: BTreeMap::new(),
+        directories: Vec::new(),
+        last_directory: None,
+    };
     let mut reader = Reader { bytes: archive, position: 0 };
     let mut unpacked = Unpacked::default();
-    let mut linked: BTreeMap<(u32, u32, u32), Location> = BTreeMap::new();
-    let mut directories: Vec<(Arc<dyn Inode>, u32)> = Vec::new();
-    let identity = Identity::kernel();
-    let lookup = Lookup { root, start: root, identity: &identity };
     if archive.len() < HEADER_LENGTH && archive.iter().any(|&byte| byte != 0) {
         return Err(Errno::EIO);
     }
     while let Some(entry) = reader.entry()? {
         if entry.name == TRAILER {
-            linked.clear();
+            unpacker.linked.clear();
             continue;
         }
-        let placed = place(lookup, &entry, &mut linked).map_err(|error| match error {
+        unpacker.place(&entry).map_err(|error| match error {
             Errno::ENOMEM | Errno::ENOSPC => error,
             _ => Errno::EIO,
         })?;
-        if let Some((location, time_s)) = placed {
-            directories.push((location.inode, time_s));
-        }
         unpacked.entries += 1;
         unpacked.bytes += entry.data.len();
     }
     // What was put into directories has changed their times.
-    for (inode, time_s) in directories {
+    for (inode, time_s) in unpacker.directories {
         restore_time(&inode, time_s);
     }
     Ok(unpacked)
@@ -171,65 +171,136 @@ fn restore_time(inode: &Arc<dyn Inode>, time_s: u32) {
     }
 }
 
-/// Puts one entry into the tree. Gives directories back, whose times are to be set at the end.
-fn place(
-    lookup: Lookup<'_>,
-    entry: &Entry,
-    linked: &mut BTreeMap<(u32, u32, u32), Location>,
-) -> Result<Option<(Location, u32)>, Errno> {
-    let kind = NodeKind::from_mode(entry.mode).ok_or(Errno::EIO)?;
-    let path = strip(entry.name);
-    let content = match kind {
-        NodeKind::Regular => NewContent::Regular,
-        NodeKind::Directory => NewContent::Directory,
-        NodeKind::Symlink if entry.data.is_empty() || entry.data.len() >= PATH_MAX => {
-            return Err(Errno::EIO);
-        }
-        NodeKind::Symlink => NewContent::Symlink(entry.data),
-        NodeKind::CharacterDevice => NewContent::CharacterDevice(entry.represented_device),
-        NodeKind::BlockDevice => NewContent::BlockDevice(entry.represented_device),
-        NodeKind::Fifo => NewContent::Fifo,
-        NodeKind::Socket => NewContent::Socket,
-    };
-    let key = (entry.inode, entry.device.0, entry.device.1);
-    let is_linked = kind == NodeKind::Regular && entry.links > 1;
-    let location = match linked.get(&key).filter(|_| is_linked) {
-        Some(first) => {
-            let first = first.clone();
-            clear(lookup, path, kind, Some(first.inode.id()))?;
-            match tree::link(lookup, &first, path) {
-                Ok(()) | Err(Errno::EEXIST) => {}
-                Err(error) => return Err(error),
+/// A tree that is being filled.
+struct Unpacker<'a> {
+    lookup: Lookup<'a>,
+    /// First names of files with several, by inode and device numbers of the archive.
+    linked: BTreeMap<(u32, u32, u32), Location>,
+    /// Directories and the times that they get at the end.
+    directories: Vec<(Arc<dyn Inode>, u32)>,
+    /// The directory of the last entry and its path: mostly the next one is in it, too.
+    last_directory: Option<(&'static [u8], Location)>,
+}
+
+impl Unpacker<'_> {
+    fn place(&mut self, entry: &Entry) -> Result<(), Errno> {
+        let kind = NodeKind::from_mode(entry.mode).ok_or(Errno::EIO)?;
+        let path = strip(entry.name);
+        let content = match kind {
+            NodeKind::Regular => NewContent::Regular,
+            NodeKind::Directory => NewContent::Directory,
+            NodeKind::Symlink if entry.data.is_empty() || entry.data.len() >= PATH_MAX => {
+                return Err(Errno::EIO);
             }
-            first
+            NodeKind::Symlink => NewContent::Symlink(entry.data),
+            NodeKind::CharacterDevice => NewContent::CharacterDevice(entry.represented_device),
+            NodeKind::BlockDevice => NewContent::BlockDevice(entry.represented_device),
+            NodeKind::Fifo => NewContent::Fifo,
+            NodeKind::Socket => NewContent::Socket,
+        };
+        let key = (entry.inode, entry.device.0, entry.device.1);
+        let is_linked = kind == NodeKind::Regular && entry.links > 1;
+        let first = self.linked.get(&key).filter(|_| is_linked).cloned();
+        let location = match (first, self.create_quickly(path, content, entry)?) {
+            (None, Some(location)) => location,
+            (Some(first), _) => self.link(path, first)?,
+            (None, None) => self.create(path, content, entry)?,
+        };
+        let node = location.inode.as_any().downcast_ref::<Node>().ok_or(Errno::EIO)?;
+        if kind == NodeKind::Regular && !entry.data.is_empty() {
+            node.truncate(0)?;
+            node.borrow_content(entry.data)?;
         }
-        None => {
-            let is_there = clear(lookup, path, kind, None)?;
-            match is_there {
-                Some(directory) => directory,
-                None => {
-                    make_parents(lookup, path)?;
-                    tree::create(lookup, path, content, entry.mode & 0o7777)?
-                }
+        if is_linked {
+            self.linked.insert(key, location.clone());
+        }
+        restore_time(&location.inode, entry.modified_s);
+        if kind == NodeKind::Directory {
+            self.directories.push((location.inode, entry.modified_s));
+        }
+        Ok(())
+    }
+
+    /// Creates an entry in the directory of the one before. `None` when it is in another one, or the
+    /// name is taken, or there is more to it.
+    fn create_quickly(
+        &self,
+        path: &[u8],
+        content: NewContent<'_>,
+        entry: &Entry,
+    ) -> Result<Option<Location>, Errno> {
+        let Some((directory, name)) = split(path) else { return Ok(None) };
+        let Some((_, place)) = self.last_directory.as_ref().filter(|(last, _)| *last == directory)
+        else {
+            return Ok(None);
+        };
+        if entry.links > 1 && content.kind() == NodeKind::Regular {
+            return Ok(None);
+        }
+        match place.inode.create(name, &entry.new_node(content)) {
+            Ok(inode) => Ok(Some(Location { mount: place.mount.clone(), inode })),
+            Err(Errno::EEXIST) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(
+        &mut self,
+        path: &'static [u8],
+        content: NewContent<'_>,
+        entry: &Entry,
+    ) -> Result<Location, Errno> {
+        let location = match clear(self.lookup, path, content.kind(), None)? {
+            Some(directory) => directory,
+            None => {
+                make_parents(self.lookup, path)?;
+                tree::create(self.lookup, path, content, entry.mode & 0o7777)?
             }
+        };
+        location.inode.set_attributes(&AttributeChange {
+            mode: Some(entry.mode & 0o7777),
+            user: Some(entry.user),
+            group: Some(entry.group),
+            ..AttributeChange::default()
+        })?;
+        self.remember_directory(path);
+        Ok(location)
+    }
+
+    fn link(&mut self, path: &'static [u8], first: Location) -> Result<Location, Errno> {
+        clear(self.lookup, path, NodeKind::Regular, Some(first.inode.id()))?;
+        make_parents(self.lookup, path)?;
+        match tree::link(self.lookup, &first, path) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(error) => return Err(error),
         }
+        self.remember_directory(path);
+        Ok(first)
+    }
+
+    /// Something was looked up in full, so what is remembered may be another directory by now.
+    fn remember_directory(&mut self, path: &'static [u8]) {
+        self.last_directory = split(path).and_then(|(directory, _)| {
+            let whole: &[u8] = if directory.is_empty() { b"." } else { directory };
+            Some((directory, resolve(self.lookup, whole, true).ok()?))
+        });
+    }
+}
+
+impl Entry {
+    fn new_node<'a>(&self, content: NewContent<'a>) -> NewNode<'a> {
+        NewNode { content, mode: self.mode & 0o7777, user: self.user, group: self.group }
+    }
+}
+
+/// The directory and the plain name of a path; `None` when the last component is anything else.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (directory, name) = match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (path.get(..slash)?, path.get(slash + 1..)?),
+        None => (&path[..0], path),
     };
-    let node = location.inode.as_any().downcast_ref::<Node>().ok_or(Errno::EIO)?;
-    if kind == NodeKind::Regular && !entry.data.is_empty() {
-        node.truncate(0)?;
-        node.borrow_content(entry.data)?;
-    }
-    if is_linked {
-        linked.insert(key, location.clone());
-    }
-    node.set_attributes(&AttributeChange {
-        mode: Some(entry.mode & 0o7777),
-        user: Some(entry.user),
-        group: Some(entry.group),
-        ..AttributeChange::default()
-    })?;
-    restore_time(&location.inode, entry.modified_s);
-    Ok(if kind == NodeKind::Directory { Some((location, entry.modified_s)) } else { None })
+    let is_plain = !matches!(name, b"" | b"." | b"..") && name.len() <= NAME_MAX;
+    if is_plain { Some((directory, name)) } else { None }
 }
 
 fn strip(name: &'static [u8]) -> &'static [u8] {
