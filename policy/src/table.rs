@@ -53,7 +53,7 @@ routes! {
     13 rt_sigaction Signal TRAVEL Full;
     14 rt_sigprocmask Signal TRAVEL Full;
     15 rt_sigreturn Signal STAY Full;
-    16 ioctl File TRAVEL Full;
+    16 ioctl File TRAVEL Partial "FIOASYNC sets the flag but no SIGIO is sent";
     17 pread64 File TRAVEL Full;
     18 pwrite64 File TRAVEL Full;
     19 readv File TRAVEL Full;
@@ -109,7 +109,7 @@ routes! {
     69 msgsnd Ipc TRAVEL None;
     70 msgrcv Ipc TRAVEL None;
     71 msgctl Ipc TRAVEL None;
-    72 fcntl File TRAVEL Full;
+    72 fcntl File TRAVEL Partial "no leases, no SIGIO, no F_NOTIFY";
     73 flock File TRAVEL Full;
     74 fsync File TRAVEL Full;
     75 fdatasync File TRAVEL Full;
@@ -202,8 +202,8 @@ routes! {
     162 sync File TRAVEL Full;
     163 acct Process TRAVEL None;
     164 settimeofday Time TRAVEL Full;
-    165 mount File TRAVEL Full;
-    166 umount2 File TRAVEL Full;
+    165 mount File TRAVEL Partial "tmpfs, proc, devtmpfs, devpts, bind, move and remount; one tree for all, no propagation";
+    166 umount2 File TRAVEL Partial "MNT_EXPIRE always answers EAGAIN";
     167 swapon File TRAVEL None;
     168 swapoff File TRAVEL None;
     169 reboot Other TRAVEL None;
@@ -356,7 +356,7 @@ routes! {
     316 renameat2 File TRAVEL Full;
     317 seccomp Process TRAVEL None;
     318 getrandom Other TRAVEL Full;
-    319 memfd_create File TRAVEL Full;
+    319 memfd_create File TRAVEL Partial "no huge pages";
     320 kexec_file_load Other TRAVEL None;
     321 bpf Other TRAVEL None;
     322 execveat Process STAY Full;
@@ -385,7 +385,7 @@ routes! {
     434 pidfd_open Process TRAVEL None;
     435 clone3 Process STAY Partial "namespaces, CLONE_PIDFD, CLONE_INTO_CGROUP and set_tid are refused";
     436 close_range File TRAVEL Full;
-    437 openat2 File TRAVEL Full;
+    437 openat2 File TRAVEL Partial "RESOLVE_CACHED always answers EAGAIN";
     438 pidfd_getfd Process TRAVEL None;
     439 faccessat2 File TRAVEL Full;
     440 process_madvise Memory TRAVEL None;
