@@ -409,3 +409,30 @@ CASE(sigcont_reaches_the_own_session_whoever_owns_it)
     CHECK_OK(kill(victim, SIGKILL));
     CHECK_KILLED(victim, SIGKILL);
 }
+
+CASE(a_limit_of_processor_time_warns_and_kills)
+{
+    volatile int *warnings = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct rlimit limit = {1, 2};
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        CHECK_OK(setrlimit(RLIMIT_CPU, &limit));
+        handle(SIGXCPU, count, 0);
+        for (;;)
+            *warnings = handled;
+    }
+    CHECK_KILLED(child, SIGKILL);
+    CHECK_EQ(*warnings, 1);
+    child = fork_or_fail();
+    if (child == 0) {
+        limit.rlim_max = 5;
+        CHECK_OK(setrlimit(RLIMIT_CPU, &limit));
+        child = fork_or_fail(); /* The limit is inherited. */
+        if (child == 0)
+            for (;;)
+                ;
+        CHECK_KILLED(child, SIGXCPU);
+        _exit(0);
+    }
+    CHECK_EXITED(child, 0);
+}

@@ -164,6 +164,11 @@ pub(super) fn publish(
         tree.insert_process(&child.process, family, &parent.process);
     }
     tree.insert_thread(number, child);
+    drop(tree);
+    if !request.has(CLONE_THREAD) {
+        // Without memory for its clock the child runs without that limit; it will not get far.
+        let _ = child.process.signals.timers.watch_limit(&child.process);
+    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Interval timers: `setitimer`, `getitimer` and `alarm`.
+//! Interval timers: `setitimer`, `getitimer` and `alarm`; and the limit of processor time.
 //!
 //! A process that has armed a timer has one kernel task that sleeps until the next expiry and sends
 //! the signal; it ends when no timer is armed. Periods are counted from the expiry that was due, not
@@ -9,10 +9,13 @@
 //! process without such timers pays nothing.
 
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
+use abi::process::RLIM_INFINITY;
 use abi::signal::Signal;
+use abi::time::NANOSECONDS;
 use base::cpu::CpuId;
 use base::sync::Mutex;
 use base::wait::WaitQueue;
@@ -21,7 +24,7 @@ use base::{task, time};
 use super::info::SignalInfo;
 use super::ranks::TIMERS;
 use super::send::send_to_process;
-use crate::process::Process;
+use crate::process::{Process, Resource};
 
 /// Which timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +117,43 @@ struct State {
     timers: [Timer; 3],
     /// There while the task of this process exists: woken when a timer was changed.
     task: Option<Arc<Alarm>>,
+    /// The process has a limit of processor time, or had one when it was last looked at.
+    watches_limit: bool,
+    /// Whole seconds of processor time at the last `SIGXCPU`.
+    warned_seconds: Option<u64>,
+}
+
+/// The limit of processor time of a process, in seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct ProcessorLimit {
+    /// `SIGXCPU` comes here and each second after.
+    soft: u64,
+    /// `SIGKILL` comes here.
+    hard: u64,
+}
+
+impl ProcessorLimit {
+    /// `None` when there is no limit.
+    fn of(process: &Process) -> Option<ProcessorLimit> {
+        let limit = process.limits.get(Resource::Cpu);
+        let (soft, hard) = (limit.soft, limit.hard);
+        (soft != RLIM_INFINITY || hard != RLIM_INFINITY).then_some(ProcessorLimit { soft, hard })
+    }
+
+    /// The signal that is due after `used_ns`, given when the last warning was, and the processor
+    /// time at which to look again.
+    fn look(self, used_ns: u64, warned_seconds: Option<u64>) -> (Option<Signal>, u64) {
+        let used = used_ns / NANOSECONDS;
+        let next = if used < self.soft { self.soft.min(self.hard) } else { used + 1 };
+        let signal = if used >= self.hard {
+            Some(Signal::SIGKILL)
+        } else if used >= self.soft && warned_seconds != Some(used) {
+            Some(Signal::SIGXCPU)
+        } else {
+            None
+        };
+        (signal, next.saturating_mul(NANOSECONDS))
+    }
 }
 
 struct Alarm {
@@ -155,28 +195,51 @@ impl IntervalTimers {
             due_ns: (new.value_ns != 0).then(|| now_ns.saturating_add(new.value_ns)),
             interval_ns: new.interval_ns,
         };
-        let (old, task, is_new) = {
+        let old = {
             let mut state = self.state.lock();
-            let old = core::mem::replace(&mut state.timers[which as usize], timer);
-            let is_new = state.task.is_none() && timer.due_ns.is_some();
-            if is_new {
-                state.task =
-                    Some(Arc::new(Alarm { changes: AtomicU64::new(0), changed: WaitQueue::new() }));
-            }
-            (old.setting(now_ns), state.task.clone(), is_new)
+            core::mem::replace(&mut state.timers[which as usize], timer).setting(now_ns)
         };
-        if let Some(alarm) = task {
-            if is_new {
-                let task = keep_time(Arc::downgrade(process), alarm);
-                if let Err(error) = task::spawn(CpuId::current(), task) {
-                    self.cancel();
-                    return Err(error.into());
-                }
-            } else {
-                alarm.notify();
-            }
-        }
+        self.keep_time(process)?;
         Ok(old)
+    }
+
+    /// Holds the process to its limit of processor time (`RLIMIT_CPU`) from now on, if it has one.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the task that keeps the time cannot be made.
+    pub fn watch_limit(&self, process: &Arc<Process>) -> Result<(), Errno> {
+        if ProcessorLimit::of(process).is_none() {
+            return Ok(());
+        }
+        self.state.lock().watches_limit = true;
+        self.keep_time(process)
+    }
+
+    /// Makes the task of this process look at the timers, or starts it if there is something to do.
+    fn keep_time(&self, process: &Arc<Process>) -> Result<(), Errno> {
+        let (alarm, is_new) = {
+            let mut state = self.state.lock();
+            let is_armed = state.timers.iter().any(|timer| timer.due_ns.is_some());
+            match &state.task {
+                Some(alarm) => (alarm.clone(), false),
+                None if is_armed || state.watches_limit => {
+                    let alarm =
+                        Arc::new(Alarm { changes: AtomicU64::new(0), changed: WaitQueue::new() });
+                    state.task = Some(alarm.clone());
+                    (alarm, true)
+                }
+                None => return Ok(()),
+            }
+        };
+        if !is_new {
+            alarm.notify();
+        } else if let Err(error) =
+            task::spawn(CpuId::current(), keep_time(Arc::downgrade(process), alarm))
+        {
+            self.cancel();
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     /// Disarms all timers: the process ends.
@@ -184,6 +247,7 @@ impl IntervalTimers {
         let task = {
             let mut state = self.state.lock();
             state.timers = Default::default();
+            state.watches_limit = false;
             state.task.take()
         };
         if let Some(alarm) = task {
@@ -193,26 +257,40 @@ impl IntervalTimers {
 
     /// Takes note of expiries: the signals to send, and how long to sleep until the next look.
     /// `None` when no timer is armed; then the task is no longer the process's.
-    fn look(&self, process: &Process, alarm: &Arc<Alarm>) -> Option<([bool; 3], u64)> {
+    fn look(&self, process: &Process, alarm: &Arc<Alarm>) -> Option<(Vec<Signal>, u64)> {
         let now_ns = ALL.map(|which| which.now_ns(process));
-        let wall_ns = time::now_ns();
+        let [wall_ns, _, used_ns] = now_ns;
+        let limit = ProcessorLimit::of(process);
         let mut state = self.state.lock();
         if !state.task.as_ref().is_some_and(|task| Arc::ptr_eq(task, alarm)) {
             return None;
         }
-        let mut expired = [false; 3];
+        let mut expired = Vec::new();
         let mut next_ns = None::<u64>;
-        for ((timer, expired), (which, now_ns)) in
-            state.timers.iter_mut().zip(&mut expired).zip(ALL.into_iter().zip(now_ns))
-        {
-            *expired = timer.expire(now_ns);
-            let Some(due_ns) = timer.due_ns else { continue };
-            let look_ns = match which {
-                Which::Real => due_ns,
-                _ => wall_ns
-                    .saturating_add(due_ns.saturating_sub(now_ns).max(PROCESSOR_TIME_GRAIN_NS)),
-            };
+        let mut look_at = |look_ns: u64| {
             next_ns = Some(next_ns.map_or(look_ns, |next_ns| next_ns.min(look_ns)));
+        };
+        let not_before = |due_ns: u64, now_ns: u64| {
+            wall_ns.saturating_add(due_ns.saturating_sub(now_ns).max(PROCESSOR_TIME_GRAIN_NS))
+        };
+        for ((timer, which), now_ns) in state.timers.iter_mut().zip(ALL).zip(now_ns) {
+            if timer.expire(now_ns) {
+                expired.push(which.signal());
+            }
+            if let Some(due_ns) = timer.due_ns {
+                look_at(if which == Which::Real { due_ns } else { not_before(due_ns, now_ns) });
+            }
+        }
+        state.watches_limit &= limit.is_some();
+        if state.watches_limit
+            && let Some(limit) = limit
+        {
+            let (signal, due_ns) = limit.look(used_ns, state.warned_seconds);
+            if signal.is_some() {
+                state.warned_seconds = Some(used_ns / NANOSECONDS);
+            }
+            expired.extend(signal);
+            look_at(not_before(due_ns, used_ns));
         }
         if next_ns.is_none() {
             state.task = None;
@@ -230,10 +308,8 @@ async fn keep_time(process: Weak<Process>, alarm: Arc<Alarm>) {
             let Some(process) = process.upgrade() else { return };
             let timers = &process.signals.timers;
             let Some((expired, next_ns)) = timers.look(&process, &alarm) else { return };
-            for (which, expired) in ALL.into_iter().zip(expired) {
-                if expired {
-                    let _ = send_to_process(&process, SignalInfo::kernel(which.signal()));
-                }
+            for signal in expired {
+                let _ = send_to_process(&process, SignalInfo::kernel(signal));
             }
             next_ns
         };
@@ -274,6 +350,23 @@ mod tests {
         let mut timer = Timer { due_ns: Some(100), interval_ns: u64::MAX };
         assert!(timer.expire(100));
         assert_eq!(timer.due_ns, None);
+    }
+
+    #[test]
+    fn a_limit_of_processor_time_warns_each_second_and_then_kills() {
+        let limit = ProcessorLimit { soft: 2, hard: 4 };
+        let second = NANOSECONDS;
+        assert_eq!(limit.look(second, None), (None, 2 * second));
+        assert_eq!(limit.look(2 * second + 5, None), (Some(Signal::SIGXCPU), 3 * second));
+        assert_eq!(limit.look(2 * second + 9, Some(2)), (None, 3 * second));
+        assert_eq!(limit.look(3 * second, Some(2)), (Some(Signal::SIGXCPU), 4 * second));
+        assert_eq!(limit.look(4 * second, Some(3)).0, Some(Signal::SIGKILL));
+    }
+
+    #[test]
+    fn a_hard_limit_alone_kills_without_a_warning() {
+        let limit = ProcessorLimit { soft: 1, hard: 1 };
+        assert_eq!(limit.look(NANOSECONDS, None).0, Some(Signal::SIGKILL));
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl ProcessorTime {
     pub fn trap(&self) -> Option<Sample> {
         let traps = self.traps.load(Ordering::Relaxed).wrapping_add(1);
         self.traps.store(traps, Ordering::Relaxed);
-        if traps % SAMPLE_INTERVAL != 0 {
+        if !traps.is_multiple_of(SAMPLE_INTERVAL) {
             return None;
         }
         Some(Sample { started_ns: now_ns(), polls: self.polls.load(Ordering::Relaxed) })

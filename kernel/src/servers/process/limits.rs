@@ -73,6 +73,9 @@ fn set(
     }
     let may_raise = call.thread.credentials().is_capable(Capability::Resource);
     let old = target.process.limits.set(resource, limit, may_raise)?;
+    if resource == Resource::Cpu {
+        target.process.signals.timers.watch_limit(&target.process)?;
+    }
     target.space().set_limits(exec::memory_limits(target));
     Ok(old)
 }
