@@ -90,7 +90,7 @@ routes! {
     50 listen Network TRAVEL None;
     51 getsockname Network TRAVEL None;
     52 getpeername Network TRAVEL None;
-    53 socketpair Network TRAVEL Full;
+    53 socketpair Network TRAVEL None;
     54 setsockopt Network TRAVEL None;
     55 getsockopt Network TRAVEL None;
     56 clone Process STAY Partial "namespaces, CLONE_PIDFD and CLONE_PTRACE are refused or ignored";
