@@ -262,6 +262,7 @@ fn on_ferry(
             remaining,
             SILENCE,
         )?;
+        contained.append(&mut boot.contained_panics());
         let verdicts = Verdicts::parse(&boot.finished.stdout);
         left =
             judge(configuration, left, &verdicts, expected, &boot.describe_machine(), &mut cases);
