@@ -11,7 +11,7 @@ use super::report::{Case, Filter, Report};
 use crate::process::{self, Finished};
 
 /// What building and running one of the suites may take.
-const DEADLINE: Duration = Duration::from_secs(600);
+const DEADLINE: Duration = Duration::from_secs(840);
 
 /// Unit, property and integration tests of every crate.
 pub fn host(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
