@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use hal::{Contract, MAX_CPUS, Machine, PAGE_SIZE, PhysAddr};
 
 use crate::cpu::{CpuLocal, LocalSlot};
-use crate::memory::allocator::{address_of, frames, number_of};
+use crate::memory::allocator::{address_of, frames, give_frame, number_of, take_frame};
 use class::{CLASS_COUNT, Class};
 use slab::Object;
 
@@ -108,8 +108,7 @@ fn pages_of(layout: Layout) -> usize {
 
 fn allocate_large(layout: Layout) -> *mut u8 {
     let pages = pages_of(layout);
-    let frames = frames();
-    let number = if pages == 1 { frames.take() } else { frames.take_run(pages) };
+    let number = if pages == 1 { take_frame() } else { frames().take_run(pages) };
     match number {
         Ok(number) => {
             LARGE_PAGES.fetch_add(pages, Ordering::Relaxed);
@@ -147,7 +146,7 @@ unsafe impl GlobalAlloc for Heap {
                 LARGE_PAGES.fetch_sub(pages, Ordering::Relaxed);
                 let number = frame_of(pointer);
                 if pages == 1 {
-                    frames().give(number);
+                    give_frame(number);
                 } else {
                     frames().give_run(number, pages);
                 }

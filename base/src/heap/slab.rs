@@ -11,7 +11,7 @@ use hal::{Contract, Machine, PAGE_SIZE};
 
 use super::class::{CLASS_COUNT, Class};
 use super::frame_of;
-use crate::memory::allocator::{address_of, frames};
+use crate::memory::allocator::{address_of, frames, give_frame, take_frame};
 use crate::memory::buddy::Record;
 use crate::sync::{Mutex, rank};
 
@@ -174,7 +174,7 @@ pub(super) fn take(class: Class, count: usize, mut each: impl FnMut(NonNull<Obje
             return;
         }
         // Frames have a lower rank than the heap, so they are taken between two turns of the lock.
-        let Ok(page) = frames().take() else { return };
+        let Ok(page) = take_frame() else { return };
         PAGES.fetch_add(1, Ordering::Relaxed);
         cut(page, class);
         CLASSES[class.index()].lock().link(page);
@@ -210,6 +210,6 @@ pub(super) unsafe fn give(
         record.tag.store(0, Ordering::Relaxed);
         record.references.store(0, Ordering::Relaxed);
         PAGES.fetch_sub(1, Ordering::Relaxed);
-        frames().give(*page);
+        give_frame(*page);
     }
 }

@@ -1,10 +1,12 @@
-//! Frames for everybody: a cache per core over the buddy lists.
+//! Frames for everybody: a cache per core, a list of loose frames, the buddy lists.
 //!
 //! A core takes and returns single frames in its own cache without a lock; the cache is filled and
-//! emptied 32 frames at a time under the lock of the buddy lists. So up to `CACHE_SIZE` free frames per
-//! core cannot be had by other cores.
+//! emptied 32 frames at a time under one lock. So up to `CACHE_SIZE` free frames per core cannot be had
+//! by other cores. What a cache returns stays loose, to be taken again as it is; only when there is too
+//! much of it, or when a run of frames cannot be found, it is merged into blocks.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use hal::{Contract, MAX_CPUS, Machine, PAGE_SIZE, PhysAddr};
 
@@ -17,23 +19,33 @@ const CACHE_SIZE: usize = 128;
 const BATCH_ORDER: u32 = 5;
 const BATCH: usize = 1 << BATCH_ORDER;
 
+/// Most loose frames that are kept.
+const MOST_LOOSE: usize = 4096;
+/// Ends the list of loose frames.
+const NONE: u32 = u32::MAX;
+
 /// The frame allocator.
 pub(crate) struct Frames {
     records: &'static [Record],
-    buddy: Mutex<Buddy>,
+    free: Mutex<Free>,
     total: usize,
 }
 
-struct Cache {
-    count: usize,
-    frames: [u32; CACHE_SIZE],
+/// What is free and in no cache.
+struct Free {
+    buddy: Buddy,
+    /// First of the loose frames, which are linked by `Record::next`.
+    loose: u32,
+    loose_count: usize,
 }
 
 static FRAMES: Once<Frames> = Once::new();
-static CACHES: CpuLocal<Cache> = CpuLocal::new(
-    [const { LocalSlot::new(Cache { count: 0, frames: [0; CACHE_SIZE] }) }; MAX_CPUS],
-);
-/// How many frames each cache holds; written by its core.
+/// The records again, for those who have a frame and so know that they are there.
+static RECORDS: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+/// Free frames of each core; only the first ones count.
+static CACHES: CpuLocal<[u32; CACHE_SIZE]> =
+    CpuLocal::new([const { LocalSlot::new([0; CACHE_SIZE]) }; MAX_CPUS]);
+/// How many frames each cache holds; written by whoever borrowed the cache.
 static CACHED: PerCpu<AtomicUsize> = PerCpu::new([const { AtomicUsize::new(0) }; MAX_CPUS]);
 
 /// How much RAM there is.
@@ -48,7 +60,10 @@ pub struct FrameCounts {
 /// Frames in all and free ones. Exact when no core allocates or frees meanwhile.
 pub fn frame_counts() -> FrameCounts {
     let frames = frames();
-    let listed = frames.buddy.lock().free_count();
+    let listed = {
+        let free = frames.free.lock();
+        free.buddy.free_count() + free.loose_count
+    };
     let cached: usize = (0..MAX_CPUS)
         .filter_map(CpuId::new)
         .map(|cpu| CACHED.of(cpu).load(Ordering::Relaxed))
@@ -115,7 +130,9 @@ fn set_up() -> Frames {
         }
     }
     let total = buddy.free_count();
-    Frames { records, buddy: Mutex::new(&rank::FRAMES, buddy), total }
+    RECORDS.store(ptr::from_ref(records).cast_mut().cast(), Ordering::Release);
+    let free = Free { buddy, loose: NONE, loose_count: 0 };
+    Frames { records, free: Mutex::new(&rank::FRAMES, free), total }
 }
 
 impl Frames {
@@ -125,80 +142,142 @@ impl Frames {
         self.records.get(number as usize)
     }
 
-    /// Takes one frame from this core's cache.
-    #[inline]
-    pub fn take(&self) -> Result<u32, OutOfMemory> {
-        CACHES.with(|cache| {
-            if cache.count == 0 {
-                self.refill(cache)?;
-            }
-            cache.count -= 1;
-            CACHED.here().store(cache.count, Ordering::Relaxed);
-            cache.frames.get(cache.count).copied().ok_or(OutOfMemory)
-        })
-    }
-
-    /// Gives one frame to this core's cache.
-    #[inline]
-    pub fn give(&self, number: u32) {
-        CACHES.with(|cache| {
-            if cache.count == CACHE_SIZE {
-                self.drain(cache);
-            }
-            if let Some(place) = cache.frames.get_mut(cache.count) {
-                *place = number;
-                cache.count += 1;
-            }
-            CACHED.here().store(cache.count, Ordering::Relaxed);
-        });
-    }
-
-    #[cold]
-    fn refill(&self, cache: &mut Cache) -> Result<(), OutOfMemory> {
-        let mut buddy = self.buddy.lock();
-        if let Some(first) = buddy.take(BATCH_ORDER) {
-            for (place, number) in cache.frames.iter_mut().zip((first..first + BATCH as u32).rev())
-            {
-                *place = number;
-            }
-            cache.count = BATCH;
-            return Ok(());
-        }
-        while cache.count < BATCH
-            && let Some(number) = buddy.take(0)
-        {
-            cache.frames[cache.count] = number;
-            cache.count += 1;
-        }
-        if cache.count == 0 { Err(OutOfMemory) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn drain(&self, cache: &mut Cache) {
-        let mut buddy = self.buddy.lock();
-        // The oldest go; the youngest are warm.
-        cache.frames[..BATCH].iter().for_each(|number| buddy.give(*number, 0));
-        cache.frames.copy_within(BATCH.., 0);
-        cache.count -= BATCH;
-    }
-
     /// Takes `count` frames in a row, aligned to the next power of two.
     pub fn take_run(&self, count: usize) -> Result<u32, OutOfMemory> {
         let order = count.checked_next_power_of_two().ok_or(OutOfMemory)?.ilog2();
         if count == 0 || order > MAX_ORDER {
             return Err(OutOfMemory);
         }
-        let mut buddy = self.buddy.lock();
-        let first = buddy.take(order).ok_or(OutOfMemory)?;
+        let mut free = self.free.lock();
+        let first = match free.buddy.take(order) {
+            Some(first) => first,
+            None => {
+                while free.merge_one(self.records) {}
+                free.buddy.take(order).ok_or(OutOfMemory)?
+            }
+        };
         let count = count as u32;
-        buddy.give_range(first + count, (1 << order) - count);
+        free.buddy.give_range(first + count, (1 << order) - count);
         Ok(first)
     }
 
     /// Gives a run back.
     pub fn give_run(&self, first: u32, count: usize) {
-        self.buddy.lock().give_range(first, count as u32);
+        self.free.lock().buddy.give_range(first, count as u32);
     }
+}
+
+impl Free {
+    /// Fills an empty cache; how many frames.
+    fn refill(&mut self, records: &[Record], cache: &mut [u32; CACHE_SIZE]) -> usize {
+        let mut count = 0;
+        while count < BATCH
+            && let Some(number) = self.take_loose(records)
+        {
+            cache[count] = number;
+            count += 1;
+        }
+        if count == 0
+            && let Some(first) = self.buddy.take(BATCH_ORDER)
+        {
+            for (place, number) in cache.iter_mut().zip((first..first + BATCH as u32).rev()) {
+                *place = number;
+            }
+            return BATCH;
+        }
+        while count < BATCH
+            && let Some(number) = self.buddy.take(0)
+        {
+            cache[count] = number;
+            count += 1;
+        }
+        count
+    }
+
+    fn take_loose(&mut self, records: &[Record]) -> Option<u32> {
+        let number = self.loose;
+        let record = records.get(number as usize)?;
+        self.loose = record.next.load(Ordering::Relaxed);
+        self.loose_count -= 1;
+        Some(number)
+    }
+
+    /// Takes frames from a cache.
+    fn accept(&mut self, records: &[Record], frames: &[u32]) {
+        for number in frames {
+            match records.get(*number as usize) {
+                Some(record) if self.loose_count < MOST_LOOSE => {
+                    record.next.store(self.loose, Ordering::Relaxed);
+                    self.loose = *number;
+                    self.loose_count += 1;
+                }
+                _ => self.buddy.give(*number, 0),
+            }
+        }
+    }
+
+    /// Merges one loose frame into the blocks; false when there is none.
+    fn merge_one(&mut self, records: &[Record]) -> bool {
+        let Some(number) = self.take_loose(records) else { return false };
+        self.buddy.give(number, 0);
+        true
+    }
+}
+
+#[cold]
+fn refill(cache: &mut [u32; CACHE_SIZE]) -> usize {
+    let frames = frames();
+    frames.free.lock().refill(frames.records, cache)
+}
+
+#[cold]
+fn drain(cache: &mut [u32; CACHE_SIZE]) {
+    let frames = frames();
+    // The oldest go; the youngest are warm.
+    frames.free.lock().accept(frames.records, &cache[..BATCH]);
+    cache.copy_within(BATCH.., 0);
+}
+
+/// Takes one frame from this core's cache.
+#[inline]
+pub(crate) fn take_frame() -> Result<u32, OutOfMemory> {
+    CACHES.with(|cache| {
+        let cached = CACHED.here();
+        let mut count = cached.load(Ordering::Relaxed);
+        if count == 0 {
+            count = refill(cache);
+        }
+        let last = count.wrapping_sub(1);
+        let number = cache.get(last).copied().ok_or(OutOfMemory)?;
+        cached.store(last, Ordering::Relaxed);
+        Ok(number)
+    })
+}
+
+/// Gives one frame to this core's cache.
+#[inline]
+pub(crate) fn give_frame(number: u32) {
+    CACHES.with(|cache| {
+        let cached = CACHED.here();
+        let mut count = cached.load(Ordering::Relaxed);
+        if count >= CACHE_SIZE {
+            drain(cache);
+            count = CACHE_SIZE - BATCH;
+        }
+        cache[count] = number;
+        cached.store(count + 1, Ordering::Relaxed);
+    });
+}
+
+/// The record of a frame.
+///
+/// # Safety
+/// The frame was taken from here, so it has a record.
+#[inline]
+pub(crate) unsafe fn record_of(number: u32) -> &'static Record {
+    // SAFETY: the records were set up before the first frame was taken, and are never moved; by the
+    // caller's promise the frame is one of theirs.
+    unsafe { &*RECORDS.load(Ordering::Relaxed).add(number as usize) }
 }
 
 /// Takes `pages` frames in a row, with arbitrary contents, for a device or the heap: at most 4096.
@@ -248,6 +327,33 @@ mod tests {
         assert!(first.0.abs_diff(second.0) >= 5 * PAGE_SIZE as u64);
         free_contiguous(first, 5);
         free_contiguous(second, 5);
+    }
+
+    #[test]
+    fn loose_frames_are_taken_again_or_merged_when_a_run_is_needed() {
+        let record =
+            || Record { references: 0.into(), next: 0.into(), previous: 0.into(), tag: 0.into() };
+        let records: &'static [Record] = Box::leak((0..256).map(|_| record()).collect());
+        let mut buddy = Buddy::new(records);
+        buddy.give_range(0, 256);
+        let mut free = Free { buddy, loose: NONE, loose_count: 0 };
+        let mut caches = [[0; CACHE_SIZE]; 8];
+        let mut taken: Vec<u32> = Vec::new();
+        for cache in &mut caches {
+            assert_eq!(free.refill(records, cache), BATCH);
+            taken.extend(&cache[..BATCH]);
+        }
+        assert_eq!(free.refill(records, &mut caches[0]), 0);
+        taken.sort_unstable();
+        assert_eq!(taken, (0..256).collect::<Vec<u32>>());
+        free.accept(records, &taken[..40]);
+        assert_eq!((free.loose_count, free.buddy.free_count()), (40, 0));
+        assert_eq!(free.refill(records, &mut caches[0]), BATCH);
+        assert_eq!(free.refill(records, &mut caches[1]), 8);
+        free.accept(records, &taken);
+        assert_eq!(free.buddy.take(8), None);
+        while free.merge_one(records) {}
+        assert_eq!(free.buddy.take(8), Some(0));
     }
 
     #[test]

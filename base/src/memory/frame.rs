@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use hal::{Contract, Machine, PAGE_SIZE, PhysAddr};
 
-use super::allocator::{address_of, frames, number_of};
+use super::allocator::{address_of, give_frame, number_of, record_of, take_frame};
 use super::buddy::Record;
 use super::{OutOfMemory, copy};
 use crate::io::{Sink, Source};
@@ -34,7 +34,7 @@ impl Frame {
     /// A page whose contents are whatever was there before. Fill it before anyone else sees it.
     #[inline]
     pub fn uninitialised() -> Result<Frame, OutOfMemory> {
-        let number = frames().take()?;
+        let number = take_frame()?;
         let number = NonZeroU32::new(number).ok_or(OutOfMemory)?;
         let frame = Frame { number };
         frame.record().references.store(1, Ordering::Relaxed);
@@ -68,10 +68,8 @@ impl Frame {
 
     #[inline]
     fn record(&self) -> &'static Record {
-        match frames().record(self.number.get()) {
-            Some(record) => record,
-            None => unreachable!("frames are made from records"),
-        }
+        // SAFETY: handles are made for frames that were taken from the allocator.
+        unsafe { record_of(self.number.get()) }
     }
 
     #[inline]
@@ -265,7 +263,7 @@ impl Drop for Frame {
             }
             fence(Ordering::Acquire);
         }
-        frames().give(self.number.get());
+        give_frame(self.number.get());
     }
 }
 
