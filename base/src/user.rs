@@ -287,7 +287,7 @@ mod tests {
         let mut copy = context.duplicate();
         copy.set_return_value(6);
         copy.set_instruction_pointer(0x40_2000);
-        let moved = vec![context, copy];
+        let moved = [context, copy];
         assert_eq!(moved[0].instruction_pointer(), 0x40_1000);
         assert_eq!(moved[1].instruction_pointer(), 0x40_2000);
         assert!(moved.iter().all(|context| context.thread_pointer() == 0x1234_5000));
