@@ -77,7 +77,8 @@ pub fn open(
     let (location, is_new) = loop {
         let last = walker.to_last()?;
         if last != Last::Name {
-            if creates {
+            // A link may lead straight to a file (`/dev/stdout`); all else without a name is a directory.
+            if creates && walker.at().inode.kind() == NodeKind::Directory {
                 return Err(Errno::EISDIR);
             }
             if last == Last::DotDot {
@@ -207,3 +208,7 @@ pub fn check_executable(location: &Location, identity: &Identity) -> Result<(), 
     }
     check(&location.inode, identity, Wanted::EXECUTE)
 }
+
+#[cfg(test)]
+#[path = "open_tests.rs"]
+mod tests;
