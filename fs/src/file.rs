@@ -15,7 +15,7 @@ use base::io::{Sink, Source};
 use base::memory::Frame;
 use base::sync::{Mutex, rank};
 use core::any::Any;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// How one transfer is to be done.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +92,14 @@ pub trait File: Send + Sync + Any {
     /// Whether reads and writes happen at an offset.
     fn is_seekable(&self) -> bool {
         false
+    }
+    /// Whether its contents are made when they are read: then `prepare` comes before every read.
+    fn is_generated(&self) -> bool {
+        false
+    }
+    /// Called before a read at an offset, with no lock held.
+    fn prepare(&self, _offset: u64) -> Result<(), Errno> {
+        Ok(())
     }
     /// Whether reads and writes move the position, and reads note the time of access. Devices that
     /// are the same everywhere can do without.
@@ -185,6 +193,12 @@ pub struct OpenFile {
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Open file descriptions that exist.
+pub fn open_count() -> usize {
+    OPEN.load(Ordering::Relaxed)
+}
 
 impl OpenFile {
     /// A new description. `ETXTBSY` when it would write to a file that is being executed.
@@ -210,6 +224,7 @@ impl OpenFile {
                 | OpenFlags::NOCTTY
                 | OpenFlags::TRUNC
                 | OpenFlags::CLOEXEC);
+        OPEN.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(OpenFile {
             file,
             location,
@@ -271,6 +286,9 @@ impl OpenFile {
         if !self.file.has_position() {
             return self.file.read(0, sink, transfer);
         }
+        if self.file.is_generated() {
+            self.file.prepare(self.position())?;
+        }
         let mut position = self.position.lock();
         let count = self.file.read(*position, sink, transfer)?;
         *position = position.saturating_add(count as u64);
@@ -303,6 +321,9 @@ impl OpenFile {
     ) -> Result<usize, Errno> {
         if !self.file.is_seekable() {
             return Err(Errno::ESPIPE);
+        }
+        if self.file.is_generated() {
+            self.file.prepare(offset)?;
         }
         let count = self.file.read(offset, sink, transfer)?;
         self.note_access();
@@ -391,6 +412,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
         if self.counts_as_writer
             && let Some(writers) = self.location.inode.writers()
         {

@@ -319,16 +319,20 @@ struct PseudoFile {
 }
 
 impl File for PseudoFile {
+    fn is_generated(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, offset: u64) -> Result<(), Errno> {
+        if offset == 0 || self.text.lock().is_none() {
+            let text = Arc::new(self.content.generate()?);
+            *self.text.lock() = Some(text);
+        }
+        Ok(())
+    }
+
     fn read(&self, offset: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
-        let known = if offset == 0 { None } else { self.text.lock().clone() };
-        let text = match known {
-            Some(text) => text,
-            None => {
-                let text = Arc::new(self.content.generate()?);
-                *self.text.lock() = Some(text.clone());
-                text
-            }
-        };
+        let Some(text) = self.text.lock().clone() else { return Ok(0) };
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         Ok(text.get(start..).map_or(0, |rest| {
             let wanted = rest.len().min(sink.remaining());

@@ -24,7 +24,7 @@ use crate::console::{self, Channel, HostInputFile, HostOutputFile, Start};
 use crate::memory::StringList;
 use crate::process::{self, DirectoryContext, FileTable, Process, Thread, session};
 use crate::signal::SignalInfo;
-use crate::{boot, root, run_user};
+use crate::{boot, core_loop, root, run_user};
 
 /// Mode of the plain streams, as pipes have it.
 const STREAM_MODE: u32 = 0o600;
@@ -42,7 +42,13 @@ pub async fn run() {
         Machine::power_off();
     }
     let report = match start_program(channel).await {
-        Ok(process) => wait_for(&process).await,
+        Ok(process) => {
+            let report = wait_for(&process).await;
+            drop(process);
+            settle().await;
+            log_counts("end");
+            report
+        }
         Err(errno) => ExitReport { reason: EXIT_NOT_STARTED, value: u32::from(errno.number()) },
     };
     log::info!("the program ended: {report:?}");
@@ -56,6 +62,7 @@ async fn start_program(channel: &'static Channel) -> Result<Arc<Process>, Errno>
     let start = channel.start_request().await;
     let current = root::resolve(&top, &start.directory)?;
     let directory = Arc::new(DirectoryContext::new(top, current));
+    log_counts("start");
     let files = Arc::new(FileTable::new());
     let (thread, context) = process::exec::spawn(
         &start.program,
@@ -94,7 +101,7 @@ fn attach_terminal(
     start: &Start,
 ) -> Result<(), Errno> {
     let terminal = console::terminal();
-    terminal.set_window(window(start.window));
+    terminal.set_window(start.window);
     terminal.enter_session(process.session().0, process.group().0);
     session::set_terminal(process.session(), Some(terminal.clone()));
     task::spawn(boot::device_core(), channel.pump_terminal_output())?;
@@ -102,15 +109,6 @@ fn attach_terminal(
         task::spawn(boot::device_core(), channel.pump_terminal_input())?;
     }
     Ok(())
-}
-
-fn window(size: console::WindowSize) -> WindowSize {
-    WindowSize {
-        rows: size.rows,
-        columns: size.columns,
-        width_pixels: size.width_pixels,
-        height_pixels: size.height_pixels,
-    }
 }
 
 /// The file for one of the descriptors 0 to 2: the console terminal where the host has a terminal,
@@ -140,6 +138,31 @@ fn standard_file(
     OpenFile::new(file, place, flags)
 }
 
+/// Gives threads that have ended a moment to give up what they have. Processes that the program left
+/// behind are not waited for.
+async fn settle() {
+    const STEP_NS: u64 = 1_000_000;
+    const STEPS: usize = 50;
+    for _ in 0..STEPS {
+        if (0..hal::MAX_CPUS).all(|core| core_loop::thread_count(core) == 0) {
+            break;
+        }
+        time::sleep_for(STEP_NS).await;
+    }
+}
+
+/// What is in use: free frames, tasks, threads. Equal numbers at start and end mean that nothing leaked.
+fn log_counts(when: &str) {
+    let tasks = task::task_counts();
+    let threads: usize = (0..hal::MAX_CPUS).map(core_loop::thread_count).sum();
+    log::info!(
+        "counts at {when}: frames={} tasks={} threads={threads} files={}",
+        base::memory::frame_counts().free,
+        tasks.started.wrapping_sub(tasks.ended),
+        fs::file::open_count(),
+    );
+}
+
 async fn wait_for(process: &Process) -> ExitReport {
     let status = process.thread_events.wait_until(|| process.exit_status()).await;
     match status & 0x7f {
@@ -149,8 +172,8 @@ async fn wait_for(process: &Process) -> ExitReport {
 }
 
 /// The host's terminal has another size.
-pub fn window_changed(size: console::WindowSize) {
-    console::terminal().set_window(window(size));
+pub fn window_changed(size: WindowSize) {
+    console::terminal().set_window(size);
 }
 
 /// The host wants the program to end: the signal goes to every process of its session.

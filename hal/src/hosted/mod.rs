@@ -189,6 +189,14 @@ impl Contract for Machine {
         entry::decode(raw)
     }
 
+    fn entry_frame(raw: u64) -> Option<PhysAddr> {
+        entry::frame(raw)
+    }
+
+    fn used_page(raw: u64, write: bool) -> Option<PhysAddr> {
+        entry::used_page(raw, write)
+    }
+
     unsafe fn prepare_root(root: PhysAddr) {
         debug_assert_eq!(root.0 % PAGE_SIZE as u64, 0);
     }
