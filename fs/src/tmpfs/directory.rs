@@ -1,6 +1,7 @@
 //! Entries of a directory: found by name through a hash, listed by a cookie that never changes while
-//! the entry exists. Cookies only grow, so a listing that goes on after any change neither repeats
-//! nor misses an entry that was there all the while.
+//! the entry exists. Cookies only grow and a listing goes from the newest entry to the oldest, as that
+//! of Linux; so a listing that goes on after any change neither repeats nor misses an entry that was
+//! there all the while.
 
 use super::node::Node;
 use crate::inode::Inode;
@@ -65,9 +66,11 @@ impl Entries {
         Some(entry.node)
     }
 
-    /// Gives the entries after a cookie until `emit` returns false.
+    /// Gives the entries older than the one of a cookie until `emit` returns false; all of them for a
+    /// cookie below `FIRST_COOKIE`.
     pub fn list(&self, cursor: u64, emit: &mut dyn FnMut(&[u8], &Arc<Node>, u64) -> bool) {
-        for (&cookie, name) in self.names.range(cursor.saturating_add(1)..) {
+        let end = if cursor < FIRST_COOKIE { u64::MAX } else { cursor };
+        for (&cookie, name) in self.names.range(..end).rev() {
             let Some(entry) = self.by_name.get(&**name) else { continue };
             if !emit(name, &entry.node, cookie) {
                 return;

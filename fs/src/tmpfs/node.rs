@@ -522,7 +522,7 @@ impl Inode for Node {
             }
         }
         let mut state = self.state.lock();
-        state.entries()?.list(cursor.max(FIRST_COOKIE - 1), &mut |name, node, next| {
+        state.entries()?.list(cursor, &mut |name, node, next| {
             emit(DirectoryEntry { name, number: node.id.number, kind: node.kind, next })
         });
         Ok(())

@@ -385,3 +385,15 @@ fn a_sink_that_stops_makes_a_short_read() {
     let mut sink = Small(Vec::new(), 5000);
     assert_eq!(file.read_at(0, &mut sink), Ok(5000));
 }
+
+#[test]
+fn the_newest_entry_comes_first() {
+    let root = file_system(100, 100).root();
+    for name in ["a", "b", "c"] {
+        regular(&root, name);
+    }
+    let b = root.lookup(b"b").unwrap();
+    root.unlink(b"b", b.id()).unwrap();
+    regular(&root, "b");
+    assert_eq!(names(&root), [".", "..", "b", "c", "a"]);
+}
