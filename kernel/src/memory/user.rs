@@ -373,7 +373,7 @@ fn check_range(address: u64, length: usize) -> Result<(), Errno> {
 }
 
 fn check_word(address: u64) -> Result<(), Errno> {
-    if address % 4 != 0 {
+    if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
     }
     check_range(address, 4)
