@@ -302,6 +302,13 @@ impl OpenFile {
         if !self.file.is_seekable() {
             return self.file.write(0, source, transfer);
         }
+        if self.file.is_generated() {
+            // Whoever takes the text may lock what comes before an open file.
+            let position = self.position();
+            let count = self.file.write(position, source, transfer)?;
+            *self.position.lock() = position.saturating_add(count as u64);
+            return Ok(count);
+        }
         let mut position = self.position.lock();
         let (start, count) = if self.flags().contains(OpenFlags::APPEND) {
             self.file.append(source, transfer)?
@@ -372,9 +379,11 @@ impl OpenFile {
         &self,
         emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
     ) -> Result<(), Errno> {
-        let mut position = self.position.lock();
-        let mut reached = *position;
-        self.location.inode.read_directory(*position, &mut |entry| {
+        // Not under the lock: a pseudo-directory may lock what comes before an open file. Two readers
+        // of one description at the same time may so see an entry twice.
+        let start = self.position();
+        let mut reached = start;
+        self.location.inode.read_directory(start, &mut |entry| {
             let next = entry.next;
             let taken = emit(entry);
             if taken {
@@ -382,8 +391,7 @@ impl OpenFile {
             }
             taken
         })?;
-        *position = reached;
-        drop(position);
+        *self.position.lock() = reached;
         self.note_access();
         Ok(())
     }

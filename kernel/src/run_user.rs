@@ -40,6 +40,9 @@ use crate::{boot, core_loop, dispatch, servers};
 /// How long a thread may run while others on its core are ready, in nanoseconds.
 const TIME_SLICE_NS: u64 = 4_000_000;
 
+/// Wait status of a process that `SIGKILL` ended.
+const KILLED: u32 = 9;
+
 /// The path that calls take unless they must stay; set once at boot.
 static PATH: AtomicU8 = AtomicU8::new(CallPath::Remote as u8);
 
@@ -67,19 +70,37 @@ pub fn start(thread: Arc<Thread>, context: Box<UserContext>) -> Result<(), OutOf
     task::spawn(core, accounted(thread.clone(), run(thread, context)))
 }
 
-/// Polls the thread's task and charges the thread for the time.
-async fn accounted(thread: Arc<Thread>, run: impl Future<Output = ()>) {
-    let mut run = pin!(run);
-    poll_fn(|context| {
-        thread.processor_time.begin();
-        let poll = run.as_mut().poll(context);
-        thread.processor_time.end();
-        poll
-    })
-    .await;
+/// Polls the thread's task and charges the thread for the time. A thread that may not stay on this
+/// core is started anew on one that it may run on.
+async fn accounted(thread: Arc<Thread>, run: impl Future<Output = Option<Box<UserContext>>>) {
+    let moving = {
+        let mut run = pin!(run);
+        poll_fn(|context| {
+            thread.processor_time.begin();
+            let poll = run.as_mut().poll(context);
+            thread.processor_time.end();
+            poll
+        })
+        .await
+    };
+    if let Some(registers) = moving
+        && start(thread.clone(), registers).is_err()
+    {
+        // Its registers are gone with the task that could not be made.
+        thread.process.request_group_exit(KILLED);
+        process::exit::finish_thread(thread).await;
+    }
 }
 
-async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
+/// Whether the thread may run on the core that it is on. Only an application core can be named by an
+/// affinity, so a set without any of them changes nothing.
+fn may_stay(thread: &Thread) -> bool {
+    let allowed = thread.affinity.load(Ordering::Relaxed);
+    allowed & boot::layout().application.0 == 0 || allowed >> CpuId::current().index() & 1 != 0
+}
+
+/// Runs a thread to its end, or until it must go on elsewhere: then gives back its registers.
+async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<UserContext>> {
     core_loop::thread_started();
     let mut space = thread.space();
     let mut entered_ns = time::now_ns();
@@ -115,6 +136,13 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
             }
         }
         thread.processor_time.handled(sample);
+        if !may_stay(&thread) {
+            drop(space);
+            user::release(&mut context);
+            user::leave_space();
+            core_loop::thread_ended();
+            return Some(context);
+        }
         if task::has_ready() && time::now_ns().wrapping_sub(entered_ns) >= TIME_SLICE_NS {
             task::yield_now().await;
             entered_ns = time::now_ns();
@@ -126,6 +154,7 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) {
     process::exit::finish_thread(thread).await;
     user::leave_space();
     core_loop::thread_ended();
+    None
 }
 
 /// Why a thread left the loop of traps that need no task.

@@ -240,7 +240,7 @@ routes! {
     200 tkill Signal TRAVEL Full;
     201 time Time TRAVEL Full;
     202 futex Ipc TRAVEL Partial "no priority inheritance: FUTEX_LOCK_PI and its kin answer ENOSYS";
-    203 sched_setaffinity Process TRAVEL Partial "a thread that runs stays on its core until it is started anew";
+    203 sched_setaffinity Process TRAVEL Full;
     204 sched_getaffinity Process TRAVEL Full;
     205 set_thread_area Process TRAVEL None;
     206 io_setup File TRAVEL None;

@@ -76,7 +76,9 @@ async fn set_affinity(call: &Call) -> SysResult {
     if set & boot::layout().application.0 == 0 {
         return Err(Errno::EINVAL);
     }
-    thread.affinity.store(set, Ordering::Relaxed);
+    thread.affinity.store(set, Ordering::SeqCst);
+    // It looks at the set on its way back to user mode.
+    thread.kick();
     Ok(0)
 }
 
