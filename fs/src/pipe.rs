@@ -339,7 +339,7 @@ impl File for PipeEnd {
         let has_room = state.has_room_for(piece, self.is_packets)
             || (length > PIPE_BUF && state.slots.back().is_some_and(|last| last.is_open))
             || (length > PIPE_BUF
-                && length % PAGE_SIZE > 0
+                && !length.is_multiple_of(PAGE_SIZE)
                 && state.has_room_for(length % PAGE_SIZE, self.is_packets));
         if !has_room {
             return Err(Errno::EAGAIN);

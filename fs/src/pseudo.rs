@@ -183,21 +183,20 @@ impl FileSystem for PseudoFs {
     }
 }
 
+/// The directory and the name in it through which an inode was looked up.
+type HeldBy = (Arc<dyn Inode>, Arc<[u8]>);
+
 /// An inode made of an entry.
 struct PseudoInode {
     id: InodeId,
     entry: Entry,
     born: Timestamp,
-    place: Option<(Arc<dyn Inode>, Arc<[u8]>)>,
+    place: Option<HeldBy>,
     me: Weak<PseudoInode>,
 }
 
 impl PseudoInode {
-    fn make(
-        device: u64,
-        entry: Entry,
-        place: Option<(Arc<dyn Inode>, Arc<[u8]>)>,
-    ) -> Arc<PseudoInode> {
+    fn make(device: u64, entry: Entry, place: Option<HeldBy>) -> Arc<PseudoInode> {
         Arc::new_cyclic(|me| PseudoInode {
             id: InodeId { device, number: entry.number },
             entry,

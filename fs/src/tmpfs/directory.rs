@@ -12,6 +12,9 @@ use hashbrown::HashMap;
 /// Cookies below this one stand for `.` and `..`.
 pub const FIRST_COOKIE: u64 = 3;
 
+/// Takes name, node and cookie of an entry; false when it wants no more.
+pub type Emit<'a> = dyn FnMut(&[u8], &Arc<Node>, u64) -> bool + 'a;
+
 struct Entry {
     cookie: u64,
     node: Arc<Node>,
@@ -68,7 +71,7 @@ impl Entries {
 
     /// Gives the entries older than the one of a cookie until `emit` returns false; all of them for a
     /// cookie below `FIRST_COOKIE`.
-    pub fn list(&self, cursor: u64, emit: &mut dyn FnMut(&[u8], &Arc<Node>, u64) -> bool) {
+    pub fn list(&self, cursor: u64, emit: &mut Emit<'_>) {
         let end = if cursor < FIRST_COOKIE { u64::MAX } else { cursor };
         for (&cookie, name) in self.names.range(..end).rev() {
             let Some(entry) = self.by_name.get(&**name) else { continue };
