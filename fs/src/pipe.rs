@@ -202,7 +202,7 @@ impl State {
     fn take_frame(&mut self) -> Result<Frame, Errno> {
         match self.spare.take() {
             Some(frame) => Ok(frame),
-            None => Frame::uninitialised().map_err(Errno::from),
+            None => base::memory::reserve::uninitialised().map_err(Errno::from),
         }
     }
 

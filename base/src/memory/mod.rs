@@ -15,6 +15,7 @@ pub(crate) mod copy;
 mod frame;
 #[cfg(target_os = "none")]
 mod functions;
+pub mod reserve;
 mod table;
 #[cfg(test)]
 mod table_tests;

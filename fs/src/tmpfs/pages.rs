@@ -9,7 +9,7 @@ use abi::Errno;
 use abi::fs::Seals;
 use alloc::collections::BTreeMap;
 use base::io::Source;
-use base::memory::{Frame, PAGE_SIZE};
+use base::memory::{Frame, PAGE_SIZE, reserve};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -83,8 +83,8 @@ impl Pages {
             let bytes = self.borrowed_page(index);
             shared.reserve_pages(1)?;
             let made = match bytes {
-                Some(bytes) if bytes.len() == PAGE_SIZE => Frame::uninitialised(),
-                _ => Frame::zeroed(),
+                Some(bytes) if bytes.len() == PAGE_SIZE => reserve::uninitialised(),
+                _ => reserve::zeroed(),
             };
             let frame = made.map_err(|out| {
                 shared.release_pages(1);
@@ -142,7 +142,7 @@ impl Pages {
         if length == PAGE_SIZE && !self.frames.contains_key(&index) {
             // The whole page is new: no need to fill it first.
             shared.reserve_pages(1)?;
-            let frame = Frame::uninitialised().map_err(|out| {
+            let frame = reserve::uninitialised().map_err(|out| {
                 shared.release_pages(1);
                 Errno::from(out)
             })?;

@@ -17,11 +17,11 @@
 use abi::Errno;
 use abi::memory::Protection;
 use alloc::sync::Arc;
-use base::memory::{Frame, PageRights, VirtAddr, zero_frame};
+use base::memory::{Frame, OutOfMemory, PageRights, VirtAddr, reserve, zero_frame};
 
 use super::area::{Area, AreaFlags, Object};
 use super::layout::{PAGE, STACK_GUARD, USER_END, page_floor};
-use super::reserve::{user_frame_copy, user_frame_zeroed};
+
 use super::space::{AddressSpace, Inner, rights_of};
 
 /// What the program did to the address.
@@ -205,10 +205,10 @@ impl Inner {
                 return Step::Done;
             }
             let copied = if state.frame == self.zero_address() {
-                user_frame_zeroed()
+                reserve::zeroed()
             } else {
                 match self.table.lookup(VirtAddr(page)) {
-                    Some(mapping) => user_frame_copy(&mapping.frame),
+                    Some(mapping) => reserve::copy(&mapping.frame),
                     None => return Step::Done,
                 }
             };
@@ -228,7 +228,7 @@ impl Inner {
         }
         let end = area.end;
         let window = self.run.window(page);
-        let step = self.settle(page, user_frame_zeroed(), rights);
+        let step = self.settle(page, reserve::zeroed(), rights);
         if matches!(step, Step::Done) && window > 1 {
             self.bring_ahead(page + PAGE, end.min(page + window * PAGE), rights);
         }
@@ -241,15 +241,16 @@ impl Inner {
             if self.table.peek(VirtAddr(page)).is_some() {
                 return;
             }
-            let Ok(frame) = user_frame_zeroed() else { return };
+            let Ok(frame) = reserve::zeroed() else { return };
             if self.put_page(page, frame, rights).is_err() {
                 return;
             }
         }
     }
 
-    fn settle(&mut self, page: u64, frame: Result<Frame, Errno>, rights: PageRights) -> Step {
-        match frame.and_then(|frame| self.put_page(page, frame, rights)) {
+    fn settle(&mut self, page: u64, frame: Result<Frame, OutOfMemory>, rights: PageRights) -> Step {
+        let put = |frame| self.put_page(page, frame, rights);
+        match frame.map_err(Errno::from).and_then(put) {
             Ok(()) => Step::Done,
             Err(_) => Step::Failed(FaultSignal::OutOfMemory),
         }
@@ -277,7 +278,8 @@ impl Inner {
         let shared_rights = rights_of(area, !is_private);
         let own_rights = rights_of(area, true);
         let result = if access.write && is_private {
-            user_frame_copy(&found.frame)
+            reserve::copy(&found.frame)
+                .map_err(Errno::from)
                 .and_then(|frame| self.put_page(wanted.page, frame, own_rights))
         } else {
             self.put_page(wanted.page, found.frame, shared_rights)

@@ -13,7 +13,9 @@ use core::ops::Range;
 use super::area::{Area, AreaFlags, Backing};
 use super::layout::{LOW_REGION, LOWEST_ADDRESS, PAGE, STACK_GUARD, USER_END, page_ceil};
 use super::space::{AddressSpace, Inner, LimitValues, MOST_AREAS, anonymous_area, rights_of};
-use super::{fault::Access, reserve};
+use base::memory::reserve;
+
+use super::fault::Access;
 
 /// Where a mapping goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -109,7 +109,7 @@ impl PageSource for SharedStore {
         if let Some(frame) = pages.get(&index) {
             return Ok(frame.clone());
         }
-        let frame = super::reserve::user_frame_zeroed()?;
+        let frame = base::memory::reserve::zeroed()?;
         pages.insert(index, frame.clone());
         Ok(frame)
     }

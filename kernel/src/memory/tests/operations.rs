@@ -290,7 +290,7 @@ fn format_line(start: &str, name: &str) -> String {
 
 #[test]
 fn everything_is_freed_with_the_space() {
-    let before = reserve::available();
+    let before = base::memory::reserve::available();
     {
         let space = space();
         let start = map_pages(&space, 300, READ_WRITE);
@@ -301,6 +301,6 @@ fn everything_is_freed_with_the_space() {
         write(&child, start, b"y");
     }
     // Other tests run at the same time and hold frames, but never as many as this one had.
-    let after = reserve::available();
+    let after = base::memory::reserve::available();
     assert!(after + 250 > before, "{} frames are lost", before - after);
 }
