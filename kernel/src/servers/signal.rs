@@ -14,7 +14,7 @@ use policy::table::number;
 
 use crate::call::{Call, SysResult};
 use crate::dispatch;
-use crate::process::{Pid, Process, Thread, Tid, table};
+use crate::process::{Credentials, INIT, Pid, Process, Thread, Tid, table};
 use crate::signal::timers::{Setting, Which};
 use crate::signal::{self, RestartBlock, SignalInfo};
 
@@ -196,9 +196,14 @@ fn check_permission(
         return Ok(());
     }
     let thread = thread.cloned().or_else(|| target.main_thread());
-    // A zombie has no threads, and what is sent to it has no effect.
-    let Some(thread) = thread else { return Ok(()) };
-    if call.thread.credentials().may_signal(&thread.credentials()) {
+    // A zombie has no threads, and what is sent to it has no effect. Process 1 has none either, and
+    // belongs to the superuser.
+    let credentials = match thread {
+        Some(thread) => thread.credentials(),
+        None if target.pid == INIT => Arc::new(Credentials::superuser()),
+        None => return Ok(()),
+    };
+    if call.thread.credentials().may_signal(&credentials) {
         return Ok(());
     }
     if signal == Some(Signal::SIGCONT) && target.session() == call.process().session() {

@@ -108,9 +108,6 @@ impl Directory for Root {
         let Some(pid) = parse_number(name) else { return FILES.lookup(name) };
         // A number of any thread leads to its process, although only leaders are listed.
         let process = table::find_process(pid).ok_or(Errno::ENOENT)?;
-        if process.pid == crate::process::INIT {
-            return Err(Errno::ENOENT);
-        }
         Ok(process::entry(Subject::of_process(&process)))
     }
 
