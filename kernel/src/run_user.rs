@@ -67,7 +67,24 @@ pub fn start(thread: Arc<Thread>, context: Box<UserContext>) -> Result<(), OutOf
     let core = place::thread_core(boot::layout(), allowed, parent, core_loop::thread_count);
     thread.core.store(core, Ordering::Relaxed);
     let core = CpuId::new(core).unwrap_or(CpuId::FIRST);
-    task::spawn(core, accounted(thread.clone(), run(thread, context)))
+    let victim = thread.clone();
+    task::spawn_with_hook(core, accounted(thread.clone(), run(thread, context)), move || {
+        bury(victim);
+    })
+}
+
+/// Ends a thread whose task panicked, and its process with it: what it was about is lost, but nobody
+/// shall wait for it forever.
+fn bury(thread: Arc<Thread>) {
+    log::error!("the task of thread {} panicked; its process is killed", thread.tid());
+    thread.process.request_group_exit(u32::from(abi::signal::Signal::SIGKILL.number()));
+    let end = async move {
+        process::exit::finish_thread(thread).await;
+        core_loop::thread_ended();
+    };
+    if task::spawn(CpuId::current(), end).is_err() {
+        log::error!("no memory to end the thread");
+    }
 }
 
 /// Polls the thread's task and charges the thread for the time. A thread that may not stay on this

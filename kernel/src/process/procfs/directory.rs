@@ -85,8 +85,11 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
     ("uptime", |number| Entry::file(number, Arc::new(system::uptime))),
     ("version", |number| Entry::file(number, Arc::new(system::version))),
     ("ferry", |number| {
-        let names: &[(&str, MakeEntry)] =
-            &[("counts", |number| Entry::file(number, Arc::new(system::counts)))];
+        let names: &[(&str, MakeEntry)] = &[
+            ("counts", |number| Entry::file(number, Arc::new(system::counts))),
+            #[cfg(debug_assertions)]
+            ("panic", super::fault::entry),
+        ];
         Entry::directory(number, Arc::new(Fixed { first_number: number + 0x40, names }))
     }),
     ("sys", |number| Entry::directory(number, Arc::new(settings::root()))),

@@ -7,6 +7,7 @@
 //!   PID/fd, fdinfo       descriptors.rs
 //!   sys/                 settings.rs
 //!   ferry/counts         what exists now, for tests that look for leaks
+//!   ferry/panic          fault.rs: makes a handler or the kernel panic, in checked builds only
 //! ```
 //!
 //! Every text is computed when it is read, from one short look at each thing that it tells of; two
@@ -15,6 +16,8 @@
 
 mod descriptors;
 mod directory;
+#[cfg(debug_assertions)]
+mod fault;
 mod process;
 mod settings;
 mod status;

@@ -11,6 +11,9 @@ use super::support::{raise, resolve, resolve_or_itself, usable};
 use crate::call::{Call, SysResult};
 use crate::process::Resource;
 
+/// Bytes of the name of an extended attribute, with the zero at its end.
+const EXTENDED_NAME_LIMIT: usize = 256;
+
 pub async fn chmod(call: &Call) -> SysResult {
     let (location, identity) = resolve(call, AT_FDCWD, 0, true).await?;
     tree::change_mode(&location, &identity, call.unsigned(1))?;
@@ -251,4 +254,29 @@ pub fn fadvise64(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     Ok(0)
+}
+
+/// Extended attributes: no file has any, and none can be given. Looking for one answers as Linux does
+/// for a file system that has none, after the errors of the path.
+pub async fn extended(call: &Call, follow: bool, lists: bool) -> SysResult {
+    resolve(call, AT_FDCWD, 0, follow).await?;
+    no_extended(call, lists).await
+}
+
+/// As `extended`, of an open file.
+pub async fn extended_of_file(call: &Call, lists: bool) -> SysResult {
+    usable(call, 0)?;
+    no_extended(call, lists).await
+}
+
+async fn no_extended(call: &Call, lists: bool) -> SysResult {
+    if lists {
+        return Ok(0);
+    }
+    match call.user().read_string(call.argument(1), EXTENDED_NAME_LIMIT).await {
+        Ok(name) if name.is_empty() => Err(Errno::ERANGE),
+        Ok(_) => Err(Errno::EOPNOTSUPP),
+        Err(Errno::ENAMETOOLONG) => Err(Errno::ERANGE),
+        Err(errno) => Err(errno),
+    }
 }

@@ -8,7 +8,7 @@
 //! | `control` | fcntl, flock, ioctl |
 //! | `status` | stat, statx, statfs, access, readlink |
 //! | `change` | mkdir, mknod, link, unlink, rename |
-//! | `attributes` | chmod, chown, utimes, truncate, fallocate |
+//! | `attributes` | chmod, chown, utimes, truncate, fallocate, extended attributes |
 //! | `directory` | getdents, lseek, getcwd, chdir, chroot, umask |
 //! | `poll` | poll, select |
 //! | `mount` | mount, umount2, sync |
@@ -102,6 +102,18 @@ pub async fn serve(call: &Call) -> SysResult {
         number::utimes => attributes::utimes(call).await,
         number::futimesat => attributes::futimesat(call).await,
         number::utimensat => attributes::utimensat(call).await,
+        number::getxattr | number::setxattr | number::removexattr => {
+            attributes::extended(call, true, false).await
+        }
+        number::lgetxattr | number::lsetxattr | number::lremovexattr => {
+            attributes::extended(call, false, false).await
+        }
+        number::fgetxattr | number::fsetxattr | number::fremovexattr => {
+            attributes::extended_of_file(call, false).await
+        }
+        number::listxattr => attributes::extended(call, true, true).await,
+        number::llistxattr => attributes::extended(call, false, true).await,
+        number::flistxattr => attributes::extended_of_file(call, true).await,
         number::getdents => directory::getdents(call, false).await,
         number::getdents64 => directory::getdents(call, true).await,
         number::getcwd => directory::getcwd(call).await,
