@@ -77,7 +77,7 @@ pub fn start(thread: Arc<Thread>, context: Box<UserContext>) -> Result<(), OutOf
 /// shall wait for it forever.
 fn bury(thread: Arc<Thread>) {
     log::error!("the task of thread {} panicked; its process is killed", thread.tid());
-    thread.process.request_group_exit(u32::from(abi::signal::Signal::SIGKILL.number()));
+    thread.process.request_group_exit(abi::signal::Signal::SIGKILL.number().unsigned_abs());
     let end = async move {
         process::exit::finish_thread(thread).await;
         core_loop::thread_ended();
