@@ -770,3 +770,25 @@ CASE(concurrent_creation_is_exclusive)
     }
     CHECK_EQ(won, NAMES);
 }
+
+CASE(extended_attributes_may_be_asked_for)
+{
+    /* ls and cp look for access lists: a file has none, or the file system has no such thing. */
+    const char *name = "system.posix_acl_access";
+    char buffer[64];
+    scratch();
+    int fd = file_with("f", "x", 1);
+    CHECK_EQ(syscall(SYS_getxattr, "f", name, buffer, sizeof buffer), -1);
+    CHECK(errno == ENODATA || errno == EOPNOTSUPP);
+    CHECK_EQ(syscall(SYS_lgetxattr, "f", name, buffer, sizeof buffer), -1);
+    CHECK(errno == ENODATA || errno == EOPNOTSUPP);
+    CHECK_EQ(syscall(SYS_fgetxattr, fd, name, buffer, sizeof buffer), -1);
+    CHECK(errno == ENODATA || errno == EOPNOTSUPP);
+    CHECK_OK(syscall(SYS_listxattr, "f", NULL, 0));
+    CHECK_ERRNO(syscall(SYS_getxattr, "none", name, buffer, sizeof buffer), ENOENT);
+    CHECK_ERRNO(syscall(SYS_listxattr, "none", buffer, sizeof buffer), ENOENT);
+    CHECK_ERRNO(syscall(SYS_fgetxattr, -1, name, buffer, sizeof buffer), EBADF);
+    CHECK_ERRNO(syscall(SYS_getxattr, "f", "", buffer, sizeof buffer), ERANGE);
+    CHECK_ERRNO(syscall(SYS_getxattr, "f", BAD_LOW, buffer, sizeof buffer), EFAULT);
+    close(fd);
+}

@@ -15,6 +15,7 @@
 
 mod boot;
 mod cargo_tests;
+mod faults;
 mod report;
 mod run;
 mod shell;

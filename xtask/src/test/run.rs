@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Bench;
 use super::boot::{Boot, CONFIGURATIONS};
+use super::faults;
 use super::report::{Case, Filter, Report};
 use crate::process;
 
@@ -45,6 +46,9 @@ const CHECKS: &[(&str, Check)] = &[
     ("interrupt-of-the-tool", interrupt_of_the_tool),
     ("terminal", terminal),
     ("idle", idle),
+    ("panic-of-a-handler", faults::panic_of_a_handler),
+    ("panic-of-the-kernel", faults::panic_of_the_kernel),
+    ("machine-alone", faults::machine_alone),
 ];
 
 /// Runs the stage.
