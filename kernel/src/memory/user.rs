@@ -22,6 +22,8 @@ use super::user_io::{IoVector, UserSink, UserSource};
 
 /// Values up to this many bytes are read without an allocation.
 const SMALL: usize = 512;
+/// Values up to this size are written whole or not at all.
+const WHOLE_BYTES: usize = 16;
 /// Bytes copied with the space locked once.
 const CHUNK: usize = 16 * PAGE as usize;
 
@@ -86,6 +88,11 @@ impl UserMemory {
     /// `EFAULT`; part may have been written.
     pub async fn write_bytes(&self, address: u64, from: &[u8]) -> Result<(), Errno> {
         check_range(address, from.len())?;
+        let last = address + (from.len() as u64).saturating_sub(1);
+        if from.len() <= WHOLE_BYTES && page_floor(address) != page_floor(last) {
+            // A value is written whole or not at all, even when it crosses into another page.
+            self.bring_in(last, Access::WRITE).await?;
+        }
         let mut done = 0;
         loop {
             let rest = from.get(done..).unwrap_or_default();

@@ -9,6 +9,7 @@ use policy::table::number;
 use crate::call::{Call, SysResult};
 use crate::dispatch;
 use crate::futex::{self, Word};
+use crate::memory::Access;
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {
@@ -87,6 +88,10 @@ async fn futex(call: &Call) -> SysResult {
             let (wake, move_count) = (count(value)?, count(second_value)?);
             let (from, to) = (word(call, 0, operation)?, word(call, 4, operation)?);
             let expected = (command == flags::FUTEX_CMP_REQUEUE).then_some(bits);
+            if operation & flags::FUTEX_PRIVATE_FLAG == 0 {
+                // As on Linux, a word that others may share has to be there.
+                call.user().bring_in(call.argument(4), Access::WRITE).await?;
+            }
             futex::requeue(&from, &to, wake, move_count, expected).await
         }
         flags::FUTEX_WAKE_OP => {
