@@ -18,7 +18,7 @@ use crate::process;
 /// What all scripts may take on Linux.
 const LINUX_DEADLINE: Duration = Duration::from_secs(240);
 /// What all boots of one configuration may take; what is left then fails.
-const CONFIGURATION_DEADLINE: Duration = Duration::from_secs(150);
+const CONFIGURATION_DEADLINE: Duration = Duration::from_secs(300);
 /// What one script may take in the guest, in seconds.
 const SCRIPT_DEADLINE_S: u32 = 30;
 /// How long a machine may say nothing before it counts as hung: longer than any script.
