@@ -23,7 +23,7 @@ fn take(file: &OpenFile, limit: usize) -> Result<Vec<u8>, Errno> {
 #[test]
 fn megabytes_pass_in_odd_pieces() {
     let (reader, writer) = ends();
-    let text: Vec<u8> = (0..1_000_000u32).map(|index| (index * 31 >> 3) as u8).collect();
+    let text: Vec<u8> = (0..1_000_000u32).map(|index| ((index * 31) >> 3) as u8).collect();
     let (mut written, mut got) = (0, Vec::new());
     while got.len() < text.len() {
         let end = (written / 30_011 + 1) * 30_011;

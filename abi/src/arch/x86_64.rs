@@ -4,3 +4,6 @@
 pub const MACHINE: &str = "x86_64";
 
 pub mod signal;
+
+/// `e_machine` of ELF files.
+pub const ELF_MACHINE: u16 = 62;

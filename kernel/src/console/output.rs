@@ -46,6 +46,12 @@ fn stream_index(kind: FrameKind) -> Option<usize> {
     STREAMS.iter().position(|&stream| stream == kind)
 }
 
+impl Default for Output {
+    fn default() -> Output {
+        Output::new()
+    }
+}
+
 impl Output {
     /// An empty queue with full windows.
     pub fn new() -> Output {

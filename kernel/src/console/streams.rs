@@ -39,6 +39,12 @@ struct State {
     ended: bool,
 }
 
+impl Default for HostInput {
+    fn default() -> HostInput {
+        HostInput::new()
+    }
+}
+
 impl HostInput {
     /// An empty stream; nothing is granted yet.
     pub fn new() -> HostInput {

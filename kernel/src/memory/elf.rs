@@ -20,8 +20,7 @@ const LONGEST_INTERPRETER: u64 = 4096;
 
 const TYPE_EXECUTABLE: u16 = 2;
 const TYPE_DYNAMIC: u16 = 3;
-#[cfg(target_arch = "x86_64")]
-const THIS_MACHINE: u16 = 62;
+const THIS_MACHINE: u16 = abi::arch::x86_64::ELF_MACHINE;
 const SEGMENT_LOAD: u32 = 1;
 const SEGMENT_INTERPRETER: u32 = 3;
 const SEGMENT_HEADERS: u32 = 6;

@@ -124,10 +124,10 @@ fn finish_process(process: &Arc<Process>, last: &Arc<Thread>, status: u32) {
     {
         let mut tree = table::lock();
         leave_children(&mut tree, process, &mut orders, &mut reaped);
-        if let Some(parent) = process.parent() {
-            if parent.pid != INIT {
-                order_orphans(&tree, process, process, &parent, &mut orders);
-            }
+        if let Some(parent) = process.parent()
+            && parent.pid != INIT
+        {
+            order_orphans(&tree, process, process, &parent, &mut orders);
         }
         tree.set_zombie(process);
         for child in &reaped {

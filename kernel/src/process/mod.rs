@@ -28,6 +28,7 @@ pub mod first;
 pub mod fork;
 pub mod ids;
 pub mod limits;
+#[expect(clippy::module_inception, reason = "it holds the type `Process`")]
 pub mod process;
 pub mod procfs;
 pub mod schedule;

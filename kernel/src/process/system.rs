@@ -143,9 +143,9 @@ fn power(mut base: u64, mut exponent: u64) -> u64 {
     let mut result = LOAD_ONE;
     while exponent > 0 {
         if exponent & 1 != 0 {
-            result = result * base >> LOAD_SHIFT;
+            result = (result * base) >> LOAD_SHIFT;
         }
-        base = base * base >> LOAD_SHIFT;
+        base = (base * base) >> LOAD_SHIFT;
         exponent >>= 1;
     }
     result

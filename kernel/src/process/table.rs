@@ -312,10 +312,10 @@ impl Tree {
     fn leave_group(&mut self, process: &Process) {
         let group = process.group();
         self.unlink(List::Group, group.0, process.pid.0);
-        if let Some(slot) = self.slot_mut(group.0) {
-            if slot.group.is_some_and(|members| members.first == 0) {
-                slot.group = None;
-            }
+        if let Some(slot) = self.slot_mut(group.0)
+            && slot.group.is_some_and(|members| members.first == 0)
+        {
+            slot.group = None;
         }
         self.release_if_empty(group.0);
     }
@@ -329,12 +329,12 @@ impl Tree {
 
     fn leave_session(&mut self, process: &Process) {
         let session = process.session();
-        if let Some(slot) = self.slot_mut(session.0) {
-            if let Some(entry) = &mut slot.session {
-                entry.members = entry.members.saturating_sub(1);
-                if entry.members == 0 {
-                    slot.session = None;
-                }
+        if let Some(slot) = self.slot_mut(session.0)
+            && let Some(entry) = &mut slot.session
+        {
+            entry.members = entry.members.saturating_sub(1);
+            if entry.members == 0 {
+                slot.session = None;
             }
         }
         self.release_if_empty(session.0);
@@ -439,10 +439,10 @@ impl Tree {
 
     /// Marks a process as ended.
     pub(super) fn set_zombie(&mut self, process: &Process) {
-        if let Some(node) = self.node_mut(process.pid.0) {
-            if !core::mem::replace(&mut node.is_zombie, true) {
-                self.zombie_count += 1;
-            }
+        if let Some(node) = self.node_mut(process.pid.0)
+            && !core::mem::replace(&mut node.is_zombie, true)
+        {
+            self.zombie_count += 1;
         }
     }
 

@@ -92,7 +92,8 @@ fn set_one(ids: &IdSet, id: u32, is_privileged: bool) -> Result<IdSet, Errno> {
 fn set_two(ids: &IdSet, [real, effective]: [u32; 2], privileged: bool) -> Result<IdSet, Errno> {
     let may_be_real = real == KEEP || real == ids.real || real == ids.effective;
     let may_be_effective = effective == KEEP || ids.has(effective);
-    if !privileged && !(may_be_real && may_be_effective) {
+    let permitted = may_be_real && may_be_effective;
+    if !(privileged || permitted) {
         return Err(Errno::EPERM);
     }
     let mut new = *ids;
