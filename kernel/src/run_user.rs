@@ -77,7 +77,7 @@ pub fn start(thread: Arc<Thread>, context: Box<UserContext>) -> Result<(), OutOf
 /// shall wait for it forever.
 fn bury(thread: Arc<Thread>) {
     log::error!("the task of thread {} panicked; its process is killed", thread.tid());
-    thread.process.request_group_exit(abi::signal::Signal::SIGKILL.number().unsigned_abs());
+    thread.process.request_group_exit(KILLED);
     let end = async move {
         process::exit::finish_thread(thread).await;
         core_loop::thread_ended();

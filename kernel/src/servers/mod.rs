@@ -25,7 +25,6 @@ use base::sync::Once;
 use base::task;
 use policy::place::{self, Layout};
 use policy::route::{self, CLASS_COUNT, Class};
-
 use policy::table::number;
 
 use crate::memory::AddressSpace;
