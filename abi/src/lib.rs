@@ -15,6 +15,7 @@ pub mod futex;
 pub mod memory;
 pub mod process;
 pub mod signal;
+pub mod syspage;
 pub mod terminal;
 pub mod time;
 

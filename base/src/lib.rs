@@ -9,6 +9,7 @@
 //! | `task` | tasks, one executor per core, doorbells, parking |
 //! | `wait` | queues of waiting tasks |
 //! | `ring`, `answer` | bounded queue between cores, and the place for one answer |
+//! | `posted` | the entries that a thread shares with the kernel, and both sides of them |
 //! | `time` | clocks, timers, deadlines |
 //! | `io` | how bytes move between handlers, files and users |
 //! | `device` | what drivers are built on |
@@ -28,6 +29,7 @@ mod presence;
 mod primitives;
 
 pub mod answer;
+pub mod posted;
 pub mod ring;
 pub mod sync;
 pub mod task;

@@ -3,6 +3,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p base --release --lib loom`.
 
 mod mutex;
+mod posted;
 mod presence;
 mod ring;
 mod task;
