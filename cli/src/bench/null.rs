@@ -47,7 +47,7 @@ pub fn measure(repeat: u32, with_peer: bool) -> Result<(Samples, Vec<String>)> {
     let work = source_root().join("target/bench");
     std::fs::create_dir_all(&work)?;
     let program = compile(&work)?;
-    let peer = if with_peer { Some(Peer::fetch(&work.join("peer"))?) } else { None };
+    let peer = if with_peer { Some(Peer::fetch(&work.join("peer"), &program)?) } else { None };
     let images = Images::pack(&work, &program)?;
     let mut samples = Samples::new();
     let mut failures = Vec::new();

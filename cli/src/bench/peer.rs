@@ -1,4 +1,8 @@
 //! The peer: Debian's cloud kernel, fetched as a package and unpacked, not installed.
+//!
+//! Linux is told the rate of the time stamp counter, which under emulation is the host's. By itself it
+//! would measure it against the emulated PIT in the first milliseconds, which fails whenever the host is
+//! busy just then; microvm has nothing else to measure against, and without a rate that boot hangs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,13 +20,17 @@ const DEADLINE: Duration = Duration::from_secs(90);
 /// A Linux kernel to boot.
 pub struct Peer {
     kernel: PathBuf,
+    /// Rate of the time stamp counter of this host.
+    tsc_khz: u32,
 }
 
 impl Peer {
-    /// The kernel in `cache`, fetched there if it is missing.
-    pub fn fetch(cache: &Path) -> Result<Peer> {
+    /// The kernel in `cache`, fetched there if it is missing. `program` is the guest program, which
+    /// also measures this host's time stamp counter.
+    pub fn fetch(cache: &Path, program: &Path) -> Result<Peer> {
+        let tsc_khz = measure_tsc_khz(program)?;
         if let Some(kernel) = unpacked_kernel(cache) {
-            return Ok(Peer { kernel });
+            return Ok(Peer { kernel, tsc_khz });
         }
         eprintln!("ferry bench: fetching Debian's {PACKAGE}, the peer, into {}", cache.display());
         std::fs::create_dir_all(cache)?;
@@ -38,13 +46,16 @@ impl Peer {
         let kernel = unpacked_kernel(cache).with_context(|| {
             format!("the package {image} has no /boot/vmlinuz-* (looked in {})", cache.display())
         })?;
-        Ok(Peer { kernel })
+        Ok(Peer { kernel, tsc_khz })
     }
 
     /// Boots Linux with an initramfs; what it prints on its serial port is the output.
     pub fn boot(&self, initramfs: &Path, init: &str, cpus: u32) -> Result<Finished> {
-        let append =
-            format!("console=ttyS0 quiet loglevel=0 panic=-1 mitigations=off tsc=reliable {init}");
+        let append = format!(
+            "console=ttyS0 quiet loglevel=0 panic=-1 mitigations=off tsc=reliable \
+             tsc_early_khz={} {init}",
+            self.tsc_khz
+        );
         let mut command = Command::new("qemu-system-x86_64");
         command
             .args(["-M", "microvm,rtc=on,pit=on,isa-serial=on", "-accel", "tcg,thread=multi"])
@@ -57,6 +68,13 @@ impl Peer {
             .args(["-append", &append]);
         boot::run(&mut command, "Linux in QEMU", DEADLINE)
     }
+}
+
+fn measure_tsc_khz(program: &Path) -> Result<u32> {
+    let mut command = Command::new(program);
+    let run = boot::run(command.arg("tsc-khz"), "the measurement of the TSC", DEADLINE)?;
+    let text = run.output.trim();
+    text.parse().with_context(|| format!("{text:?} is no rate of a time stamp counter, in kHz"))
 }
 
 /// Name of the package that really holds the newest cloud kernel.
