@@ -19,7 +19,9 @@ use base::memory::PAGE_SIZE;
 use base::sync::Once;
 use core::any::Any;
 
-static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
+/// Zeros that go to a sink in one step, for which it may hold a lock.
+const ZEROS_AT_ONCE: usize = 16 * PAGE_SIZE;
+
 static CONSOLE: Once<Arc<Terminal>> = Once::new();
 
 /// Device number of `/dev/console`.
@@ -72,15 +74,17 @@ pub enum MemoryDevice {
 }
 
 fn read_zeros(sink: &mut dyn Sink) -> usize {
+    let length = sink.remaining();
     let mut done = 0;
-    loop {
-        let wanted = sink.remaining().min(ZEROS.len());
-        let count = ZEROS.get(..wanted).map_or(0, |zeros| sink.write(zeros));
+    while done < length {
+        let wanted = (length - done).min(ZEROS_AT_ONCE);
+        let count = sink.write_zeros(wanted);
         done += count;
-        if count == 0 || count < wanted || sink.remaining() == 0 {
-            return done;
+        if count < wanted {
+            break;
         }
     }
+    done
 }
 
 fn read_random(sink: &mut dyn Sink) -> usize {

@@ -102,7 +102,7 @@ pub trait File: Send + Sync + Any {
         Ok(())
     }
     /// Whether reads and writes move the position, and reads note the time of access. Devices that
-    /// are the same everywhere can do without.
+    /// are the same everywhere can do without. The same for as long as the file is there.
     fn has_position(&self) -> bool {
         self.is_seekable()
     }
@@ -115,6 +115,10 @@ pub trait File: Send + Sync + Any {
     fn poll(&self, events: PollEvents, table: Option<&mut PollTable<'_>>) -> PollEvents {
         let _ = table;
         events & ALWAYS_READY
+    }
+    /// Whether `admit` may refuse; the same for as long as the file is there.
+    fn is_guarded(&self) -> bool {
+        false
     }
     /// Called once before a read or write with no lock held: job control of terminals.
     fn admit(&self, _caller: &dyn Caller, _writes: bool) -> Result<(), Errno> {
@@ -177,9 +181,12 @@ pub const CHANGEABLE_FLAGS: OpenFlags = OpenFlags::APPEND
 /// An open file description: what `open` makes and `dup` and `fork` share.
 ///
 /// `position` has a lock of its own, held for one transfer, so that concurrent readers get different
-/// bytes. The rest are independent atomic words; `location`, `file` and `name` never change.
+/// bytes. The rest are independent atomic words, or never change.
 pub struct OpenFile {
     file: Arc<dyn File>,
+    /// What `file` says of itself, at hand for every transfer.
+    has_position: bool,
+    is_guarded: bool,
     location: Location,
     flags: AtomicU32,
     position: Mutex<u64>,
@@ -226,6 +233,8 @@ impl OpenFile {
                 | OpenFlags::CLOEXEC);
         OPEN.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(OpenFile {
+            has_position: file.has_position(),
+            is_guarded: file.is_guarded(),
             file,
             location,
             flags: AtomicU32::new(kept.bits()),
@@ -260,6 +269,7 @@ impl OpenFile {
     }
 
     /// Access mode and status flags.
+    #[inline]
     pub fn flags(&self) -> OpenFlags {
         OpenFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
     }
@@ -277,15 +287,28 @@ impl OpenFile {
     }
 
     /// Whether transfers do not wait.
+    #[inline]
     pub fn is_nonblocking(&self) -> bool {
         self.flags().contains(OpenFlags::NONBLOCK)
     }
 
+    /// Whether `caller` may read or write now, as `File::admit`.
+    #[inline]
+    pub fn admit(&self, caller: &dyn Caller, writes: bool) -> Result<(), Errno> {
+        if self.is_guarded { self.file.admit(caller, writes) } else { Ok(()) }
+    }
+
     /// Reads at the position and moves it.
+    #[inline]
     pub fn read(&self, sink: &mut dyn Sink, transfer: Transfer) -> Result<usize, Errno> {
-        if !self.file.has_position() {
-            return self.file.read(0, sink, transfer);
+        if self.has_position {
+            self.read_at_position(sink, transfer)
+        } else {
+            self.file.read(0, sink, transfer)
         }
+    }
+
+    fn read_at_position(&self, sink: &mut dyn Sink, transfer: Transfer) -> Result<usize, Errno> {
         if self.file.is_generated() {
             self.file.prepare(self.position())?;
         }

@@ -319,6 +319,10 @@ impl File for TerminalFile {
         ready & (events | PollEvents::ALWAYS)
     }
 
+    fn is_guarded(&self) -> bool {
+        true
+    }
+
     fn admit(&self, caller: &dyn Caller, writes: bool) -> Result<(), Errno> {
         if writes {
             let tells = self.terminal.state.lock().discipline.settings.basic.local & TOSTOP != 0;

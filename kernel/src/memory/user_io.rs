@@ -221,7 +221,7 @@ impl<'a> PageSink<'a> {
 impl Sink for PageSink<'_> {
     fn write(&mut self, bytes: &[u8]) -> usize {
         let bytes = bytes.get(..self.length).unwrap_or(bytes);
-        let done = self.space.copy_in(self.address, bytes);
+        let done = self.space.lock().table.copy_in(VirtAddr(self.address), bytes);
         self.advance(bytes.len(), done)
     }
 

@@ -135,8 +135,10 @@ mod tests {
             spin(20_000);
             time.handled(sample);
         }
+        // No less than what was spun, however often the host takes its processor away in between.
         let (user_ns, system_ns) = time.user_and_system();
-        assert!(system_ns > user_ns, "{system_ns} of {}", user_ns + system_ns);
+        let spun_ns = u64::from(SAMPLE_INTERVAL) * 4 * 20_000;
+        assert!(system_ns >= spun_ns, "{system_ns} of {}", user_ns + system_ns);
     }
 
     #[test]
