@@ -10,6 +10,7 @@
 //! | `wait` | queues of waiting tasks |
 //! | `ring`, `answer` | bounded queue between cores, and the place for one answer |
 //! | `posted` | the entries that a thread shares with the kernel, and both sides of them |
+//! | `syspage` | the pages that a thread shares with the kernel, as frames |
 //! | `time` | clocks, timers, deadlines |
 //! | `io` | how bytes move between handlers, files and users |
 //! | `device` | what drivers are built on |
@@ -51,6 +52,8 @@ pub mod memory;
 pub mod panic;
 #[cfg(not(loom))]
 pub mod random;
+#[cfg(not(loom))]
+pub mod syspage;
 #[cfg(not(loom))]
 pub mod time;
 #[cfg(not(loom))]

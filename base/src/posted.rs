@@ -69,6 +69,12 @@ impl Entries {
         self.at(index).status.load(Ordering::Acquire) == status::DONE
     }
 
+    /// Whether a kernel that has come to `head` may find something new.
+    pub fn may_have_work(&self, head: u32) -> bool {
+        let what = self.at(head as usize).what.load(Ordering::Relaxed);
+        self.is_submitted(head as usize) || (what >> 24) as u8 == pass_mark(head)
+    }
+
     #[inline]
     fn is_free(&self, index: usize) -> bool {
         self.at(index).status.load(Ordering::Acquire) == status::FREE
@@ -188,12 +194,17 @@ impl Consumer {
     /// Whether a visit would find something. One load of shared memory while it would not.
     #[inline]
     pub fn has_work(&self, entries: &Entries, in_flight: &InFlight) -> bool {
-        let index = self.index();
-        if entries.is_submitted(index) {
-            let in_use = in_flight.bits() | self.held;
-            return in_use >> index & 1 == 0 || self.is_passed(entries) || self.held != 0;
+        if self.held != 0 && self.runnable(in_flight) != 0 {
+            return true;
         }
-        self.held != 0 || self.is_passed(entries)
+        let index = self.index();
+        let is_new = entries.is_submitted(index) && !self.is_busy(in_flight, index);
+        is_new || self.is_passed(entries)
+    }
+
+    /// Entries that were taken and need wait no longer.
+    fn runnable(&self, in_flight: &InFlight) -> u64 {
+        self.held & !(in_flight.bits() | self.held).rotate_left(1)
     }
 
     #[inline]
@@ -223,14 +234,7 @@ impl Consumer {
         }
         for _ in 0..most {
             let index = self.index();
-            if !entries.is_submitted(index) {
-                if !self.is_passed(entries) {
-                    break;
-                }
-                self.head = self.head.wrapping_add(1);
-                continue;
-            }
-            if (in_flight.bits() | self.held) >> index & 1 != 0 {
+            if !entries.is_submitted(index) || self.is_busy(in_flight, index) {
                 if !self.is_passed(entries) {
                     break;
                 }
@@ -269,11 +273,11 @@ impl Consumer {
         serve: &mut impl FnMut(&PostedCall) -> Served,
     ) -> usize {
         let mut done = 0;
-        let first = self.index();
-        // From the oldest on, so that a chain of short calls goes through in one visit.
-        for index in (0..ENTRY_COUNT).map(|step| (first + step) % ENTRY_COUNT) {
-            if self.held >> index & 1 == 0 || self.is_busy(in_flight, before(index)) {
-                continue;
+        loop {
+            // Again and again, so that a chain of short calls goes through in one visit.
+            let index = self.runnable(in_flight).trailing_zeros() as usize;
+            if index >= ENTRY_COUNT {
+                break;
             }
             self.held &= !(1 << index);
             let Some(call) = self.held_calls.as_ref().map(|calls| calls[index]) else { continue };

@@ -9,7 +9,7 @@ use base::task;
 use hal::{Contract, Machine};
 use policy::place::{CoreSet, Layout};
 
-use crate::{console, core_loop, init, options, run_user, servers};
+use crate::{console, core_loop, init, options, posted, run_user, servers};
 
 static LAYOUT: Once<Layout> = Once::new();
 
@@ -35,6 +35,7 @@ pub fn main() -> ! {
     run_user::set_path(options.path);
     LAYOUT.call_once(|| choose_layout(boot_info.cpu_count, &options));
     servers::start(layout());
+    posted::start();
     if !console::start() {
         log::error!("there is no console device: programs have no streams and nobody to report to");
     }

@@ -4,20 +4,73 @@
 //! caller's identity travels with the call: a handler never asks "who runs here".
 
 use alloc::sync::Arc;
+use core::future::Future;
+use core::ops::Deref;
 
 use abi::Errno;
 use fs::OpenFile;
 
 use crate::memory::UserMemory;
-use crate::process::{Process, Thread};
+use crate::posted::Syspage;
+use crate::process::{Interrupted, Process, Thread};
+use crate::signal::{self, Interruption};
 
 /// What a handler answers: the value for the caller, or an error.
 pub type SysResult = Result<u64, Errno>;
 
+/// Who called, and how: this decides what ends a wait of the call.
+pub enum Caller {
+    /// A thread that trapped and waits for the answer: its signals end the wait.
+    Trapped(Arc<Thread>),
+    /// A thread that posted the call in this entry and goes on: only `ferry_cancel` ends the wait.
+    Posted(Arc<Syspage>, usize),
+}
+
+impl Deref for Caller {
+    type Target = Arc<Thread>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Thread> {
+        match self {
+            Caller::Trapped(thread) => thread,
+            Caller::Posted(syspage, _) => syspage.thread(),
+        }
+    }
+}
+
+impl Caller {
+    /// Waits for `future`, but ends early when the caller is to be told so. What is ready at once is
+    /// delivered even then.
+    pub async fn interruptible<F: Future>(&self, future: F) -> Result<F::Output, Interrupted> {
+        match self {
+            Caller::Trapped(thread) => signal::interruptible(&**thread, future).await,
+            Caller::Posted(syspage, index) => {
+                signal::interruptible(syspage.interruption(*index), future).await
+            }
+        }
+    }
+
+    /// Whether a long call should stop early.
+    pub fn has_attention(&self) -> bool {
+        match self {
+            Caller::Trapped(thread) => thread.has_attention(),
+            Caller::Posted(syspage, index) => syspage.interruption(*index).is_set(),
+        }
+    }
+
+    /// Delivers the answer of a call that travelled.
+    pub fn answer(&self, result: SysResult) {
+        match self {
+            Caller::Trapped(thread) => thread.slot.complete(result),
+            Caller::Posted(syspage, index) => syspage.complete(*index, result),
+        }
+    }
+}
+
 /// One system call.
 pub struct Call {
     /// The thread that called.
-    pub thread: Arc<Thread>,
+    pub thread: Caller,
     /// Number of the call.
     pub number: usize,
     /// Its arguments, raw.

@@ -4,20 +4,24 @@
 //! There is one loop for all cores. A core's roles show only in what is there for it: servers that
 //! live on it, and `run_user` tasks that were started on it. So a core may have both roles.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::Future;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use abi::Errno;
 use base::cpu::{CpuId, PerCpu};
+use base::posted::{PostedCall, Served};
 use base::task::{self, TaskPool};
 use base::{cpu, time, user};
 use hal::{Contract, Machine};
 use policy::park::SpinBudget;
 
-use crate::call::Call;
+use crate::call::{Call, Caller};
+use crate::posted::{Scanner, Syspage};
 use crate::request::Request;
 use crate::servers::{self, Server};
-use crate::{boot, console, dispatch};
+use crate::{boot, console, dispatch, posted};
 
 /// Requests that one server may take before the core looks at everything else again.
 const BATCH: usize = 16;
@@ -57,18 +61,29 @@ pub fn serve_interrupts() {
 
 async fn carry_out(request: Request) {
     let result = dispatch::dispatch(&request.call).await;
-    request.call.thread.slot.complete(result);
+    request.call.thread.answer(result);
 }
 
 /// The servers of one core, and the handlers of theirs that wait.
 struct Carrier<F: Future<Output = ()> + Send + 'static> {
+    core: CpuId,
     servers: Vec<&'static Server>,
     pool: TaskPool<F>,
+    make: fn(Request) -> F,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
-    /// Takes requests and carries them out by `make`; false when there were none.
-    fn serve(&mut self, make: impl Fn(Request) -> F) -> bool {
+    fn new(core: CpuId, make: fn(Request) -> F) -> Carrier<F> {
+        Carrier {
+            core,
+            servers: servers::all().iter().filter(|server| server.core() == core).collect(),
+            pool: TaskPool::new(POOL_CAPACITY),
+            make,
+        }
+    }
+
+    /// Takes requests and carries them out; false when there were none.
+    fn serve(&mut self) -> bool {
         let mut worked = false;
         for server in &self.servers {
             for _ in 0..BATCH {
@@ -79,13 +94,37 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
                 worked = true;
                 let Call { thread, number, arguments } = &request.call;
                 match servers::answer_at_once(*number, *arguments, thread, None) {
-                    Some(value) => thread.slot.complete(Ok(value)),
+                    Some(value) => thread.answer(Ok(value)),
                     // There is room, and this core made the pool.
-                    None => drop(self.pool.submit(|| make(request))),
+                    None => drop(self.pool.submit(|| (self.make)(request))),
                 }
             }
         }
         worked
+    }
+
+    /// Carries out a posted call: at once, or as a task of this core, or by the server of its class.
+    #[inline]
+    fn serve_posted(&mut self, syspage: &Arc<Syspage>, posted: &PostedCall) -> Served {
+        let PostedCall { number, arguments, .. } = *posted;
+        if let Some(value) =
+            servers::answer_at_once(number, arguments, syspage.thread(), Some(syspage.space()))
+        {
+            return Served::Done(value);
+        }
+        if let Err(refusal) = posted::admit(posted) {
+            return Served::Done(refusal);
+        }
+        syspage.begin(posted.index);
+        let thread = Caller::Posted(syspage.clone(), posted.index);
+        let request = Request { call: Call { thread, number, arguments } };
+        let server = servers::of_call(number);
+        if server.core() == self.core && self.pool.has_room() {
+            let _ = self.pool.submit(|| (self.make)(request));
+        } else if let Err(request) = server.submit(request) {
+            request.call.thread.answer(Err(Errno::EAGAIN));
+        }
+        Served::Later
     }
 
     fn has_requests(&self) -> bool {
@@ -96,15 +135,17 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
 /// Runs this core for ever.
 pub fn run() -> ! {
     let core = CpuId::current();
-    let mut carrier = Carrier {
-        servers: servers::all().iter().filter(|server| server.core() == core).collect(),
-        pool: TaskPool::new(POOL_CAPACITY),
-    };
+    let mut carrier = Carrier::new(core, carry_out);
+    let mut scanner = Scanner::here();
     let polls_devices = boot::device_core() == core;
     let mut budget = SpinBudget::new();
     let mut idle_since_ns = None;
     loop {
-        let mut worked = carrier.serve(carry_out);
+        let mut serve =
+            |syspage: &Arc<Syspage>, call: &PostedCall| carrier.serve_posted(syspage, call);
+        let mut worked = scanner.scan(&mut serve);
+        worked |= scanner.attend(&mut serve);
+        worked |= carrier.serve();
         worked |= task::run_ready();
         time::expire_if_due();
         if worked {
@@ -120,7 +161,7 @@ pub fn run() -> ! {
         let since_ns = *idle_since_ns.get_or_insert(now_ns);
         if now_ns - since_ns < budget.budget_ns() {
             for _ in 0..SPIN_TURNS {
-                if carrier.has_requests() || task::has_ready() {
+                if scanner.has_work() || carrier.has_requests() || task::has_ready() {
                     break;
                 }
                 cpu::relax();
@@ -128,7 +169,7 @@ pub fn run() -> ! {
             continue;
         }
         user::leave_space();
-        task::park(|| carrier.has_requests());
+        task::park(|| carrier.has_requests() || scanner.announce_parking());
         serve_interrupts();
     }
 }

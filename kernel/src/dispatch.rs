@@ -12,6 +12,7 @@ use policy::route::{self, Class, Support};
 use policy::table::{CALL_LIMIT, number};
 
 use crate::call::{Call, SysResult};
+use crate::posted;
 use crate::servers::{self, file, ipc, memory, other, process, signal, time};
 
 /// Carries out a call that may run on any core.
@@ -45,7 +46,9 @@ async fn serve(call: &Call) -> SysResult {
 
 /// Carries out a call that changes the caller's own control flow, on the caller's core.
 pub async fn dispatch_local(call: &Call, context: &mut UserContext) -> SysResult {
-    if matches!(call.number, number::rt_sigreturn | number::sigaltstack) {
+    if matches!(call.number, number::ferry_register | number::ferry_unregister) {
+        posted::serve_local(call).await
+    } else if matches!(call.number, number::rt_sigreturn | number::sigaltstack) {
         signal::serve_local(call, context).await
     } else {
         process::serve_local(call, context).await

@@ -20,6 +20,7 @@ pub mod futex;
 pub mod init;
 pub mod memory;
 pub mod options;
+pub mod posted;
 pub mod process;
 pub mod request;
 pub mod root;

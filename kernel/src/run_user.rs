@@ -30,12 +30,12 @@ use policy::place::{self, CoreSet};
 use policy::route::{self, CallPath, Paths};
 use policy::table::number;
 
-use crate::call::{Call, SysResult};
+use crate::call::{Call, Caller, SysResult};
 use crate::memory::{Access, AddressSpace};
 use crate::process::{self, Thread};
 use crate::request::{self, encode};
 use crate::signal::{self, BeforeUser, SignalInfo};
-use crate::{boot, core_loop, dispatch, servers};
+use crate::{boot, core_loop, dispatch, posted, servers};
 
 /// How long a thread may run while others on its core are ready, in nanoseconds.
 const TIME_SLICE_NS: u64 = 4_000_000;
@@ -94,7 +94,9 @@ async fn accounted(thread: Arc<Thread>, run: impl Future<Output = Option<Box<Use
         let mut run = pin!(run);
         poll_fn(|context| {
             thread.processor_time.begin();
+            posted::enter_core(&thread);
             let poll = run.as_mut().poll(context);
+            posted::leave_core(&thread);
             thread.processor_time.end();
             poll
         })
@@ -239,7 +241,7 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
     let arguments = context.call_arguments();
     let result = match path_of(number) {
         Some(CallPath::Local) => {
-            let call = Call { thread: thread.clone(), number, arguments };
+            let call = Call { thread: Caller::Trapped(thread.clone()), number, arguments };
             dispatch::dispatch(&call).await
         }
         Some(CallPath::Remote | CallPath::Posted) => {
@@ -247,7 +249,7 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
         }
         None if route::route(number).is_none() => Err(dispatch::unknown(number)),
         None => {
-            let call = Call { thread: thread.clone(), number, arguments };
+            let call = Call { thread: Caller::Trapped(thread.clone()), number, arguments };
             dispatch::dispatch_local(&call, context).await
         }
     };

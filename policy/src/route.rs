@@ -45,6 +45,8 @@ pub struct Paths(u8);
 impl Paths {
     /// Only on the caller's core: the call changes the caller's own control flow.
     pub const LOCAL: Paths = Paths(1);
+    /// Any path with a trap: the call depends on what its thread does meanwhile.
+    pub const TRAPPED: Paths = Paths(3);
     /// Any path.
     pub const ANY: Paths = Paths(7);
 
@@ -104,9 +106,35 @@ pub fn choose_path(route: &Route, wanted: CallPath, kernel_core_exists: bool) ->
     if kernel_core_exists && route.paths.permits(wanted) { wanted } else { CallPath::Local }
 }
 
+/// Whether a call may be posted.
+pub fn may_be_posted(route: &Route) -> bool {
+    route.paths.permits(CallPath::Posted) && route.support != Support::None
+}
+
+/// The calls that may be posted: bit n % 64 of word n / 64 for call n.
+pub fn posted_bitmap() -> [u64; CALL_LIMIT / 64] {
+    let mut words = [0; CALL_LIMIT / 64];
+    for row in ROUTES.iter().filter(|row| may_be_posted(row)) {
+        words[usize::from(row.number) / 64] |= 1 << (row.number % 64);
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_must_stay_or_does_not_exist_is_not_in_the_bitmap() {
+        use crate::table::number;
+        let words = posted_bitmap();
+        let has = |number: usize| words[number / 64] >> (number % 64) & 1 != 0;
+        assert!(has(number::read) && has(number::getppid));
+        for number in [number::fork, number::rt_sigreturn, number::ppoll, number::ferry_wait] {
+            assert!(!has(number), "{number}");
+        }
+        assert!(!has(CALL_LIMIT - 1));
+    }
 
     #[test]
     fn rows_are_sorted_and_unique() {

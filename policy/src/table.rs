@@ -11,6 +11,7 @@ pub const CALL_LIMIT: usize = 512;
 
 const STAY: Paths = Paths::LOCAL;
 const TRAVEL: Paths = Paths::ANY;
+const TRAP: Paths = Paths::TRAPPED;
 
 macro_rules! routes {
     ($($number:literal $name:ident $class:ident $paths:ident $support:ident $($gap:literal)?;)*) => {
@@ -51,7 +52,7 @@ routes! {
     11 munmap Memory TRAVEL Full;
     12 brk Memory TRAVEL Full;
     13 rt_sigaction Signal TRAVEL Full;
-    14 rt_sigprocmask Signal TRAVEL Full;
+    14 rt_sigprocmask Signal TRAP Full;
     15 rt_sigreturn Signal STAY Full;
     16 ioctl File TRAVEL Partial "FIOASYNC sets the flag but no SIGIO is sent";
     17 pread64 File TRAVEL Full;
@@ -71,7 +72,7 @@ routes! {
     31 shmctl Ipc TRAVEL None;
     32 dup File TRAVEL Full;
     33 dup2 File TRAVEL Full;
-    34 pause Signal TRAVEL Full;
+    34 pause Signal TRAP Full;
     35 nanosleep Time TRAVEL Full;
     36 getitimer Signal TRAVEL Full;
     37 alarm Signal TRAVEL Full;
@@ -165,9 +166,9 @@ routes! {
     125 capget Process TRAVEL Full;
     126 capset Process TRAVEL Full;
     127 rt_sigpending Signal TRAVEL Full;
-    128 rt_sigtimedwait Signal TRAVEL Full;
+    128 rt_sigtimedwait Signal TRAP Full;
     129 rt_sigqueueinfo Signal TRAVEL Full;
-    130 rt_sigsuspend Signal TRAVEL Full;
+    130 rt_sigsuspend Signal TRAP Full;
     131 sigaltstack Signal STAY Full;
     132 utime File TRAVEL Full;
     133 mknod File TRAVEL Full;
@@ -240,7 +241,7 @@ routes! {
     200 tkill Signal TRAVEL Full;
     201 time Time TRAVEL Full;
     202 futex Ipc TRAVEL Partial "no priority inheritance: FUTEX_LOCK_PI and its kin answer ENOSYS";
-    203 sched_setaffinity Process TRAVEL Full;
+    203 sched_setaffinity Process TRAP Full;
     204 sched_getaffinity Process TRAVEL Full;
     205 set_thread_area Process TRAVEL None;
     206 io_setup File TRAVEL None;
@@ -255,8 +256,8 @@ routes! {
     215 epoll_wait_old Other TRAVEL None;
     216 remap_file_pages Memory TRAVEL None;
     217 getdents64 File TRAVEL Full;
-    218 set_tid_address Process TRAVEL Full;
-    219 restart_syscall Signal TRAVEL Full;
+    218 set_tid_address Process TRAP Full;
+    219 restart_syscall Signal TRAP Full;
     220 semtimedop Ipc TRAVEL None;
     221 fadvise64 File TRAVEL Full;
     222 timer_create Time TRAVEL None;
@@ -307,10 +308,10 @@ routes! {
     267 readlinkat File TRAVEL Full;
     268 fchmodat File TRAVEL Full;
     269 faccessat File TRAVEL Full;
-    270 pselect6 File TRAVEL Full;
-    271 ppoll File TRAVEL Full;
+    270 pselect6 File TRAP Full;
+    271 ppoll File TRAP Full;
     272 unshare Process TRAVEL Partial "CLONE_FILES, CLONE_FS and CLONE_SYSVSEM; namespaces are refused";
-    273 set_robust_list Process TRAVEL Full;
+    273 set_robust_list Process TRAP Full;
     274 get_robust_list Process TRAVEL Full;
     275 splice File TRAVEL None;
     276 tee File TRAVEL None;
@@ -318,7 +319,7 @@ routes! {
     278 vmsplice File TRAVEL None;
     279 move_pages Memory TRAVEL None;
     280 utimensat File TRAVEL Full;
-    281 epoll_pwait File TRAVEL None;
+    281 epoll_pwait File TRAP None;
     282 signalfd File TRAVEL None;
     283 timerfd_create File TRAVEL None;
     284 eventfd File TRAVEL None;
@@ -389,7 +390,7 @@ routes! {
     438 pidfd_getfd Process TRAVEL None;
     439 faccessat2 File TRAVEL Full;
     440 process_madvise Memory TRAVEL None;
-    441 epoll_pwait2 File TRAVEL None;
+    441 epoll_pwait2 File TRAP None;
     442 mount_setattr File TRAVEL None;
     443 quotactl_fd File TRAVEL None;
     444 landlock_create_ruleset Process TRAVEL None;
@@ -401,4 +402,8 @@ routes! {
     450 set_mempolicy_home_node Memory TRAVEL None;
     451 cachestat File TRAVEL None;
     452 fchmodat2 File TRAVEL Full;
+    500 ferry_register Other STAY Full;
+    501 ferry_unregister Other STAY Full;
+    502 ferry_wait Other TRAP Full;
+    503 ferry_cancel Other TRAP Full;
 }

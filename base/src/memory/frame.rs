@@ -73,7 +73,7 @@ impl Frame {
     }
 
     #[inline]
-    fn pointer(&self) -> *mut u8 {
+    pub(crate) fn pointer(&self) -> *mut u8 {
         Machine::phys_to_virt(self.address())
     }
 

@@ -18,9 +18,8 @@ use abi::Errno;
 use abi::futex::{Comparison, MATCH_ANY, Operation};
 use base::time;
 
+use crate::call::Caller;
 use crate::memory::{Access, FutexKey, UserMemory};
-use crate::process::Thread;
-use crate::signal;
 use crate::signal::RestartBlock;
 use table::{Table, Waiter};
 
@@ -69,7 +68,7 @@ impl Word {
 /// # Errors
 /// `EAGAIN` when the word has another value, `ETIMEDOUT`, a restart code, or those of [`Word::new`].
 pub async fn wait(
-    thread: &Thread,
+    caller: &Caller,
     word: &Word,
     value: u32,
     bits: u32,
@@ -81,7 +80,7 @@ pub async fn wait(
     let woken = poll_fn(|context| {
         if waiting.waiter.poll_woken(context.waker()) { Poll::Ready(()) } else { Poll::Pending }
     });
-    let result = signal::interruptible(thread, time::with_deadline(woken, deadline_ns)).await;
+    let result = caller.interruptible(time::with_deadline(woken, deadline_ns)).await;
     if !TABLE.remove(&waiting.waiter) {
         return Ok(0);
     }
@@ -92,7 +91,7 @@ pub async fn wait(
         (Err(_), Some(deadline_ns)) => {
             let address = word.address;
             let block = RestartBlock::Futex { address, value, bits, operation, deadline_ns };
-            thread.signals.set_restart(block);
+            caller.signals.set_restart(block);
             Err(Errno::ERESTART_RESTARTBLOCK)
         }
     }

@@ -10,6 +10,7 @@
 use abi::Errno;
 use abi::memory::Protection;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use base::memory::{Frame, PageRights, PageTable, PhysAddr, ShareMode, VirtAddr, zero_frame};
 use base::sync::{Mutex, MutexGuard, rank};
 use base::user::{SpaceHandle, shootdown};
@@ -109,6 +110,8 @@ pub(super) struct Inner {
     /// `mlockall(MCL_FUTURE)` is in force.
     pub(super) lock_future: bool,
     pub(super) regions: ProgramRegions,
+    /// Pages whose frames the kernel shares with the program: they are never copied on write.
+    pub(super) pinned: Vec<u64>,
     /// Run of faults on neighbouring anonymous pages, see `fault.rs`.
     pub(super) run: super::fault::Run,
     zero: PhysAddr,
@@ -157,6 +160,7 @@ impl AddressSpace {
                     resident_peak: 0,
                     lock_future: false,
                     regions: ProgramRegions::default(),
+                    pinned: Vec::new(),
                     run: super::fault::Run::default(),
                     zero: zero_frame().address(),
                 },
@@ -313,6 +317,7 @@ impl Inner {
 
     /// Takes areas and pages of `range` out.
     pub(super) fn remove_areas(&mut self, range: Range<u64>) {
+        self.pinned.retain(|page| !range.contains(page));
         for (start, area) in self.areas.remove(range) {
             self.total -= (area.end - start) / PAGE;
             self.take_pages(start..area.end);
@@ -394,6 +399,7 @@ impl Inner {
                 self.table.share_range(&mut child.table, range, mode, 0)?;
             }
         }
+        super::pin::copy_pinned(self, child)?;
         child.resident_peak = child.resident;
         Ok(())
     }

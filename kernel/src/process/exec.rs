@@ -33,6 +33,7 @@ use crate::call::{Call, SysResult};
 use crate::memory::{
     self, FileSource, LimitValues, LoadRequest, PageSource, ProgramFile, ProgramLookup, StringList,
 };
+use crate::posted;
 use crate::process::Resource;
 
 const PATH_LIMIT: usize = 4096;
@@ -235,6 +236,7 @@ async fn execute(
     let program = memory::load_program(request, &finder).await?;
 
     end_other_threads(thread).await?;
+    posted::leave(thread).await;
     exit::release_memory(thread).await;
     let (credentials, is_secure) = finder.credentials(&program.file);
     let executable = finder.location_of(&program.file);

@@ -29,6 +29,7 @@ use super::thread::{Resources, Thread};
 use super::{first, session, table};
 use crate::futex;
 use crate::memory::UserMemory;
+use crate::posted;
 use crate::signal::{self, SignalInfo};
 
 /// Wait status of an exit code.
@@ -39,6 +40,7 @@ pub const fn exit_status(code: i32) -> u32 {
 /// The last act of a thread, after its last moment in user mode: gives up all it has and tells whom
 /// it concerns.
 pub async fn finish_thread(thread: Arc<Thread>) {
+    posted::leave(&thread).await;
     release_memory(&thread).await;
     leave(&thread);
 }

@@ -76,6 +76,8 @@ pub struct Process {
     pub(super) last_user: AtomicU32,
     /// Woken when a thread has left the process, and when the process has ended.
     pub thread_events: WaitQueue,
+    /// Syspages of its threads.
+    pub syspages: AtomicU32,
     threads: Mutex<ThreadList>,
     program: Mutex<ProgramInfo>,
 }
@@ -217,6 +219,7 @@ impl Process {
             leader_status: AtomicU32::new(0),
             last_user: AtomicU32::new(0),
             thread_events: WaitQueue::new(),
+            syspages: AtomicU32::new(0),
             threads: Mutex::new(&rank::PROCESS, ThreadList::default()),
             program: Mutex::new(&rank::PROCESS, ProgramInfo::default()),
         }

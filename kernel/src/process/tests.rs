@@ -15,19 +15,21 @@ use self::std::thread;
 use super::testing::{child, end, process};
 use super::wait::{Found, WaitRequest, Which, wait};
 use super::{INIT, Pid, Thread, session, table};
+use crate::call::Caller;
 use crate::signal::interruptible;
 
 /// A thread that has looked at its signals and found none.
 fn settled(thread: Arc<Thread>) -> Arc<Thread> {
-    let mut never = pin!(interruptible(&thread, core::future::pending::<()>()));
+    let mut never = pin!(interruptible(&*thread, core::future::pending::<()>()));
     let poll = never.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll.is_pending());
     thread.clone()
 }
 
-fn look(thread: &Thread, which: Which, options: i32) -> Result<Option<Found>, Errno> {
+fn look(thread: &Arc<Thread>, which: Which, options: i32) -> Result<Option<Found>, Errno> {
     let request = WaitRequest { which, options: options | WEXITED | WNOHANG };
-    match pin!(wait(thread, request)).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    let caller = Caller::Trapped(thread.clone());
+    match pin!(wait(&caller, request)).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => panic!("a wait with WNOHANG waits"),
     }
@@ -159,7 +161,7 @@ fn every_child_is_reaped_exactly_once_by_threads_that_wait_together() {
             let mut found = Vec::new();
             let request = WaitRequest { which: Which::Any, options: WEXITED };
             loop {
-                match block_on_host(wait(&thread, request)) {
+                match block_on_host(wait(&Caller::Trapped(thread.clone()), request)) {
                     Ok(Some(child)) => found.push(child.pid),
                     Err(Errno::ERESTARTSYS) => {}
                     Err(Errno::ECHILD) => return found,

@@ -27,6 +27,7 @@ use super::ids::Tid;
 use super::process::Process;
 use super::schedule::Schedule;
 use crate::memory::AddressSpace;
+use crate::posted::Syspage;
 use crate::request::CallSlot;
 use crate::signal::ThreadSignals;
 use crate::time::ProcessorTime;
@@ -79,6 +80,10 @@ pub struct Thread {
     pub timer_slack_ns: AtomicU64,
     /// Signal to this thread when its parent ends; 0 for none.
     pub parent_death_signal: AtomicI32,
+    /// Number of its syspage, a copy for who only asks whether there is one; 0 for none.
+    pub syspage_id: AtomicU32,
+    /// Where it posts calls. Only the thread itself changes it.
+    syspage: Mutex<Option<Arc<Syspage>>>,
     /// Wait status with which it ends, if `request_exit` was called: 1 << 32 | status.
     exit_request: AtomicU64,
     /// Real user that the thread counts for in `RLIMIT_NPROC`; written under the tree's lock.
@@ -132,6 +137,8 @@ impl Thread {
             timer_slack_ns: AtomicU64::new(new.timer_slack_ns),
             parent_death_signal: AtomicI32::new(0),
             exit_request: AtomicU64::new(0),
+            syspage_id: AtomicU32::new(0),
+            syspage: Mutex::new(&rank::CALL_SLOT, None),
             resources: Mutex::new(&rank::THREAD, new.resources),
         }
     }
@@ -164,6 +171,19 @@ impl Thread {
     /// Replaces the file table and returns the old one.
     pub fn set_files(&self, files: Arc<FileTable>) -> Arc<FileTable> {
         core::mem::replace(&mut self.resources.lock().files, files)
+    }
+
+    /// Where it posts calls, if it does.
+    pub fn syspage(&self) -> Option<Arc<Syspage>> {
+        self.syspage.lock().clone()
+    }
+
+    /// Sets where it posts calls.
+    pub fn set_syspage(&self, syspage: Option<Arc<Syspage>>) {
+        let id = syspage.as_ref().map_or(0, |syspage| syspage.id());
+        self.syspage_id.store(id, Ordering::Relaxed);
+        let former = core::mem::replace(&mut *self.syspage.lock(), syspage);
+        drop(former);
     }
 
     /// The open file of a descriptor; `EBADF` when there is none.
@@ -260,12 +280,6 @@ impl Thread {
     pub fn exit_request(&self) -> Option<u32> {
         let request = self.exit_request.load(Ordering::Acquire);
         (request & EXIT_REQUESTED != 0).then_some(request as u32)
-    }
-
-    /// Waits for `future`, but ends early when the thread gets attention. What is ready at once is
-    /// delivered even then.
-    pub async fn interruptible<F: Future>(&self, future: F) -> Result<F::Output, Interrupted> {
-        crate::signal::interruptible(self, future).await
     }
 
     /// Waits for `future`, but ends early when the thread must end.

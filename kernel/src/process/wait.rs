@@ -16,7 +16,7 @@ use super::exit::describe;
 use super::ids::Pid;
 use super::process::{Process, UsageSum};
 use super::table;
-use super::thread::Thread;
+use crate::call::Caller;
 
 /// Which children.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,8 +67,8 @@ enum Look {
 const CONTINUED: u32 = 0xffff;
 
 /// Waits. `None` when nothing has happened and `WNOHANG` is set; `ECHILD` without such children.
-pub async fn wait(thread: &Thread, request: WaitRequest) -> Result<Option<Found>, Errno> {
-    let process = &thread.process;
+pub async fn wait(caller: &Caller, request: WaitRequest) -> Result<Option<Found>, Errno> {
+    let process = &caller.process;
     // The common case first: what is there is taken without touching the queue.
     match look(process, &request) {
         Look::Found(found) => return Ok(Some(found)),
@@ -81,7 +81,7 @@ pub async fn wait(thread: &Thread, request: WaitRequest) -> Result<Option<Found>
         Look::NoChildren => Some(Err(Errno::ECHILD)),
         Look::Nothing => None,
     });
-    thread.interruptible(event).await?
+    caller.interruptible(event).await?
 }
 
 fn look(process: &Process, request: &WaitRequest) -> Look {

@@ -10,6 +10,7 @@ use policy::table::number;
 
 use crate::call::{Call, SysResult};
 use crate::dispatch;
+use crate::posted;
 use crate::process::{Capability, system, table};
 
 /// Random bytes that are made at a time.
@@ -29,6 +30,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::setdomainname => set_name(call, system::set_domain_name).await,
         number::getcpu => getcpu(call).await,
         number::getrandom => getrandom(call).await,
+        number::ferry_wait | number::ferry_cancel => posted::serve(call).await,
         _ => Err(dispatch::unknown(call.number)),
     }
 }

@@ -36,4 +36,4 @@ pub use process::ProcessSignals;
 pub use send::{discard_ignored, send_to_group, send_to_process, send_to_thread};
 pub use stop::{process_ended, thread_ended};
 pub use thread::{InterruptedCall, RestartBlock, ThreadSignals};
-pub use wait::{interruptible, killable, set_mask, suspend, timed_wait, with_mask};
+pub use wait::{Interruption, interruptible, killable, set_mask, suspend, timed_wait, with_mask};

@@ -39,7 +39,7 @@ fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
 
 /// A thread that has looked at its signals and found none.
 fn settled(thread: Arc<Thread>) -> Arc<Thread> {
-    assert!(poll_once(interruptible(&thread, pending::<()>())).is_pending());
+    assert!(poll_once(interruptible(&*thread, pending::<()>())).is_pending());
     assert!(!thread.has_attention());
     thread
 }
@@ -146,7 +146,7 @@ fn a_wait_ends_when_a_signal_comes_and_is_woken_once() {
     let thread = settled(testing::process());
     catch(&thread, Signal::SIGUSR1, 0);
     let (count, waker) = counting();
-    let mut wait = pin!(interruptible(&thread, pending::<()>()));
+    let mut wait = pin!(interruptible(&*thread, pending::<()>()));
     assert!(poll(wait.as_mut(), &waker).is_pending());
     send_to_thread(&thread, kill(Signal::SIGUSR1)).unwrap();
     assert_eq!(count.0.load(Ordering::SeqCst), 1);
@@ -158,7 +158,7 @@ fn what_is_ready_wins_over_a_signal() {
     let thread = settled(testing::process());
     catch(&thread, Signal::SIGUSR1, 0);
     send_to_thread(&thread, kill(Signal::SIGUSR1)).unwrap();
-    assert_eq!(poll_once(interruptible(&thread, async { 7 })), Poll::Ready(Ok(7)));
+    assert_eq!(poll_once(interruptible(&*thread, async { 7 })), Poll::Ready(Ok(7)));
 }
 
 #[test]
@@ -316,5 +316,5 @@ fn a_new_thread_looks_for_what_came_before_it() {
     send_to_process(&first.process, kill(Signal::SIGUSR1)).unwrap();
     let second = testing::thread_beside(&first);
     assert!(second.has_attention());
-    assert!(poll_once(interruptible(&second, pending::<()>())).is_ready());
+    assert!(poll_once(interruptible(&*second, pending::<()>())).is_ready());
 }

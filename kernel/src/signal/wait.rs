@@ -2,7 +2,7 @@
 
 use core::future::{Future, pending, poll_fn};
 use core::pin::pin;
-use core::task::Poll;
+use core::task::{Poll, Waker};
 
 use alloc::sync::Arc;
 
@@ -13,43 +13,72 @@ use super::info::SignalInfo;
 use super::send::retarget;
 use crate::process::{Interrupted, Thread};
 
-/// Takes the waker out of the thread's slot when a wait ends, so that it is not woken for nothing.
-struct Registered<'a> {
-    thread: &'a Thread,
+/// What can end a wait early.
+pub trait Interruption {
+    /// Whether there is a reason to end it.
+    fn is_set(&self) -> bool;
+    /// Finds out whether the reason still holds.
+    fn recalculate(&self) {}
+    /// Registers whom to wake when a reason comes up.
+    fn set_waker(&self, waker: &Waker);
+    /// Takes that back.
+    fn clear_waker(&self);
+}
+
+impl Interruption for Thread {
+    fn is_set(&self) -> bool {
+        self.signals.has_attention()
+    }
+
+    fn recalculate(&self) {
+        let state = self.signals.lock();
+        self.signals.recalculate(&state, &self.process.signals);
+    }
+
+    fn set_waker(&self, waker: &Waker) {
+        self.signals.set_waker(waker);
+    }
+
+    fn clear_waker(&self) {
+        self.signals.clear_waker();
+    }
+}
+
+/// Takes the waker out of its slot when a wait ends, so that it is not woken for nothing.
+struct Registered<'a, I: Interruption> {
+    interruption: &'a I,
     active: bool,
 }
 
-impl Drop for Registered<'_> {
+impl<I: Interruption> Drop for Registered<'_, I> {
     fn drop(&mut self) {
         if self.active {
-            self.thread.signals.clear_waker();
+            self.interruption.clear_waker();
         }
     }
 }
 
-async fn until<F: Future>(
-    thread: &Thread,
+async fn until<F: Future, I: Interruption>(
+    interruption: &I,
     future: F,
-    ends: impl Fn(&Thread) -> bool,
+    ends: impl Fn(&I) -> bool,
 ) -> Result<F::Output, Interrupted> {
     let mut future = pin!(future);
-    let mut registered = Registered { thread, active: false };
+    let mut registered = Registered { interruption, active: false };
     poll_fn(|context| {
         if let Poll::Ready(value) = future.as_mut().poll(context) {
             return Poll::Ready(Ok(value));
         }
-        if !thread.signals.has_attention() {
+        if !interruption.is_set() {
             registered.active = true;
-            thread.signals.set_waker(context.waker());
+            interruption.set_waker(context.waker());
         }
         // Whoever sets attention does so before looking for a waker, so one side sees the other.
-        if thread.signals.has_attention() {
+        if interruption.is_set() {
             registered.active = true;
-            thread.signals.set_waker(context.waker());
-            let state = thread.signals.lock();
-            thread.signals.recalculate(&state, &thread.process.signals);
-            drop(state);
-            if ends(thread) {
+            interruption.set_waker(context.waker());
+            interruption.recalculate();
+            if ends(interruption) {
                 return Poll::Ready(Err(Interrupted));
             }
         }
@@ -58,14 +87,14 @@ async fn until<F: Future>(
     .await
 }
 
-/// Waits for `future`, but no longer than until the thread has a signal to take, stops or ends. A
-/// future that is ready wins over a signal. The wake-up cannot be lost: the waker is registered
-/// before attention is looked at for the last time.
+/// Waits for `future`, but no longer than until the thread has a signal to take, stops or ends, or the
+/// posted call is cancelled. A future that is ready wins. The wake-up cannot be lost: the waker is
+/// registered before the reason is looked at for the last time.
 pub async fn interruptible<F: Future>(
-    thread: &Thread,
+    interruption: &impl Interruption,
     future: F,
 ) -> Result<F::Output, Interrupted> {
-    until(thread, future, |thread| thread.signals.has_attention()).await
+    until(interruption, future, Interruption::is_set).await
 }
 
 /// As [`interruptible`], but only the end of the thread ends the wait.

@@ -3,8 +3,7 @@
 use base::time;
 
 use super::clock::{self, Clock};
-use crate::process::Thread;
-use crate::signal::interruptible;
+use crate::call::Caller;
 
 /// How often processor time is looked at while somebody sleeps on it.
 const PROCESSOR_TIME_GRAIN_NS: u64 = 2_000_000;
@@ -20,16 +19,16 @@ pub enum SleepEnd {
 }
 
 /// Sleeps until a time of `base::time::now_ns`.
-pub async fn sleep_span(thread: &Thread, deadline_ns: u64) -> SleepEnd {
-    match interruptible(thread, time::sleep_until(deadline_ns)).await {
+pub async fn sleep_span(caller: &Caller, deadline_ns: u64) -> SleepEnd {
+    match caller.interruptible(time::sleep_until(deadline_ns)).await {
         Ok(()) => SleepEnd::Done,
         Err(_) => SleepEnd::Interrupted,
     }
 }
 
 /// Sleeps until `clock` shows `target_ns`.
-pub async fn sleep_until(thread: &Thread, clock: &Clock, target_ns: u64) -> SleepEnd {
-    match interruptible(thread, reach(clock, target_ns)).await {
+pub async fn sleep_until(caller: &Caller, clock: &Clock, target_ns: u64) -> SleepEnd {
+    match caller.interruptible(reach(clock, target_ns)).await {
         Ok(()) => SleepEnd::Done,
         Err(_) => SleepEnd::Interrupted,
     }

@@ -3,6 +3,7 @@
 mod faults;
 mod load;
 mod operations;
+mod pin;
 
 use super::*;
 use abi::memory::Protection;

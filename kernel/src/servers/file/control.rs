@@ -266,7 +266,7 @@ pub async fn ioctl(call: &Call) -> SysResult {
     }
     let length = file.file().ioctl_input(request)?;
     let input = user.read_vector(argument, length).await?;
-    let answer = file.file().ioctl(&*call.thread, request, argument, &input)?;
+    let answer = file.file().ioctl(&**call.thread, request, argument, &input)?;
     if !answer.output.is_empty() {
         user.write_bytes(argument, &answer.output).await?;
     }

@@ -130,7 +130,7 @@ async fn open_path(call: &Call, directory: i32, path: &[u8], request: Request) -
     let close_on_exec = request.flags.contains(OpenFlags::CLOEXEC);
     let reservation = call.thread.files().reserve(close_on_exec, descriptor_limit(call))?;
     let start = Start::new(call, directory, path)?;
-    let file = open::open(start.lookup(), path, request, &*call.thread)?;
+    let file = open::open(start.lookup(), path, request, &**call.thread)?;
     wait_until_open(call, &file, request.flags).await?;
     Ok(number(reservation.install(file)))
 }

@@ -169,7 +169,7 @@ async fn read_from(call: &Call, file: &OpenFile, mut sink: UserSink, spot: Spot)
     let mut transfer = Transfer { nonblocking, ..Transfer::PLAIN };
     let mut done = 0;
     loop {
-        if let Err(error) = file.admit(&*call.thread, false) {
+        if let Err(error) = file.admit(&**call.thread, false) {
             return partly(done, error);
         }
         let result = match spot.offset {
@@ -256,7 +256,7 @@ async fn write_all(call: &Call, file: &OpenFile, supply: &mut Supply<'_>, spot: 
     let transfer = Transfer { nonblocking, size_limit, ..Transfer::PLAIN };
     let mut done = 0;
     loop {
-        if let Err(error) = file.admit(&*call.thread, true) {
+        if let Err(error) = file.admit(&**call.thread, true) {
             return partly(done, error);
         }
         match write_once(file, supply.source(), spot, done, transfer) {

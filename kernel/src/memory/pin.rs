@@ -1,0 +1,134 @@
+//! Pages that the kernel shares with a program: private pages that it pins, and pages of its own that
+//! it maps.
+//!
+//! A pinned page stays the same frame for as long as it is mapped: it is not copied on write, and a
+//! child gets a copy at once. When the program unmaps it, the kernel's handle keeps the frame.
+
+use abi::Errno;
+use abi::memory::Protection;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::memory::{Frame, VirtAddr, reserve};
+
+use super::area::{Area, AreaFlags, Backing, Object};
+use super::fault::Access;
+use super::layout::PAGE;
+use super::source::PageSource;
+use super::space::{AddressSpace, Inner, anonymous_area, rights_of};
+
+/// A page of the kernel's that a program gets to see.
+pub struct SharedPage {
+    /// Its frame.
+    pub frame: Frame,
+    /// What the program may do with it.
+    pub protection: Protection,
+}
+
+/// One frame as the source of an area.
+struct OnePage {
+    frame: Frame,
+}
+
+impl PageSource for OnePage {
+    fn size(&self) -> u64 {
+        PAGE
+    }
+
+    fn page(&self, index: u64) -> Result<Frame, Errno> {
+        if index == 0 { Ok(self.frame.clone()) } else { Err(Errno::EFAULT) }
+    }
+
+    fn identity(&self) -> u64 {
+        (&raw const *self) as u64
+    }
+}
+
+impl AddressSpace {
+    /// Pins the page at an aligned address and returns its frame.
+    ///
+    /// # Errors
+    /// `EFAULT` when nothing is mapped there, `EACCES` when it is not private anonymous memory that may
+    /// be read and written, `EBUSY` when it is pinned, `ENOMEM`.
+    pub fn pin(&self, page: u64) -> Result<Frame, Errno> {
+        {
+            let inner = self.lock();
+            let (_, area) = inner.areas.find(page).ok_or(Errno::EFAULT)?;
+            let wanted = Protection::READ | Protection::WRITE;
+            let is_anonymous = matches!(area.backing, Backing::Anonymous);
+            if !is_anonymous || !area.is_private() || !area.protection.contains(wanted) {
+                return Err(Errno::EACCES);
+            }
+            if inner.pinned.contains(&page) {
+                return Err(Errno::EBUSY);
+            }
+        }
+        self.fault_now(page, Access { write: true, execute: false }).map_err(|_| Errno::ENOMEM)?;
+        let mut inner = self.lock();
+        // Another thread may have changed everything meanwhile.
+        let mapping = inner.table.lookup(VirtAddr(page)).ok_or(Errno::EFAULT)?;
+        if !mapping.rights.write || inner.pinned.contains(&page) {
+            return Err(Errno::EBUSY);
+        }
+        inner.pinned.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        inner.pinned.push(page);
+        Ok(mapping.frame)
+    }
+
+    /// Lets the page be like others again.
+    pub fn unpin(&self, page: u64) {
+        self.lock().pinned.retain(|pinned| *pinned != page);
+    }
+
+    /// Maps pages of the kernel one after the other, where there is room or at `address`, and returns
+    /// where. A child of `fork` does not get them.
+    ///
+    /// # Errors
+    /// `ENOMEM`; `EEXIST` when `address` is given and taken.
+    pub fn map_shared(
+        &self,
+        address: Option<u64>,
+        name: &[u8],
+        pages: Vec<SharedPage>,
+    ) -> Result<u64, Errno> {
+        let length = pages.len() as u64 * PAGE;
+        let mut inner = self.lock();
+        let start = match address {
+            Some(start) if inner.areas.is_free(start..start + length) => start,
+            Some(_) => return Err(Errno::EEXIST),
+            None => inner.find_room(0, length, false).ok_or(Errno::ENOMEM)?,
+        };
+        for (place, page) in (start..).step_by(PAGE as usize).zip(pages) {
+            let source = Arc::new(OnePage { frame: page.frame.clone() });
+            let area = Area {
+                allowed: page.protection,
+                flags: AreaFlags::SHARED | AreaFlags::SPECIAL | AreaFlags::DONT_FORK,
+                backing: Backing::Object {
+                    object: Arc::new(Object { source, name: name.to_vec() }),
+                    first_page: 0,
+                },
+                ..anonymous_area(place + PAGE, page.protection)
+            };
+            let rights = rights_of(&area, true);
+            inner.add_area(place, area);
+            inner.put_page(place, page.frame, rights)?;
+        }
+        Ok(start)
+    }
+}
+
+/// At fork, after all pages were shared: the child gets copies of pinned pages, and the parent keeps
+/// the right to write to its own.
+pub(super) fn copy_pinned(parent: &mut Inner, child: &mut Inner) -> Result<(), Errno> {
+    for index in 0..parent.pinned.len() {
+        let Some(&page) = parent.pinned.get(index) else { break };
+        let Some((_, area)) = parent.areas.find(page) else { continue };
+        let rights = rights_of(area, true);
+        let Some(mapping) = parent.table.lookup(VirtAddr(page)) else { continue };
+        if child.table.peek(VirtAddr(page)).is_some() {
+            let copy = reserve::copy(&mapping.frame)?;
+            drop(child.table.map(VirtAddr(page), copy, rights)?);
+        }
+        parent.table.set_rights(VirtAddr(page), rights);
+    }
+    Ok(())
+}

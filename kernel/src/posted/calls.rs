@@ -1,0 +1,178 @@
+//! The calls by which a thread gets, waits for and gives back its syspage.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use core::sync::atomic::Ordering;
+
+use abi::Errno;
+use abi::memory::Protection;
+use abi::syspage::{ENTRY_COUNT, VERSION, feature, wait_mode};
+use abi::time::Timespec;
+use base::memory::Frame;
+use base::sync::{Mutex, rank};
+use base::syspage::{ControlFrame, EntriesPage, NotificationFrame};
+use base::time::{self, with_deadline};
+use policy::route;
+use policy::table::number;
+
+use super::scanner::{self, LIMIT, Message};
+use super::syspage::Parts;
+use super::{PROCESS_LIMIT, SPIN_LIMIT, Syspage};
+use crate::call::{Call, SysResult};
+use crate::dispatch;
+use crate::memory::{PAGE, SharedPage, is_page_aligned};
+use crate::process::Thread;
+
+/// Numbers that syspages have now; number 0 is nobody's.
+static NUMBERS: Mutex<[u64; LIMIT / 64]> = {
+    let mut words = [0; LIMIT / 64];
+    words[0] = 1;
+    Mutex::new(&rank::CALL_SLOT, words)
+};
+
+fn take_number() -> Option<u32> {
+    let mut words = NUMBERS.lock();
+    let (index, word) = words.iter_mut().enumerate().find(|(_, word)| **word != u64::MAX)?;
+    let bit = word.trailing_ones();
+    *word |= 1 << bit;
+    u32::try_from(index * 64).ok().map(|first| first + bit)
+}
+
+fn give_number(id: u32) {
+    if let Some(word) = NUMBERS.lock().get_mut(id as usize / 64) {
+        *word &= !(1 << (id % 64));
+    }
+}
+
+/// Carries out a call that may travel.
+pub async fn serve(call: &Call) -> SysResult {
+    match call.number {
+        number::ferry_wait => wait(call).await,
+        number::ferry_cancel => cancel(call),
+        _ => Err(dispatch::unknown(call.number)),
+    }
+}
+
+/// Carries out a call that changes how its thread calls, on the thread's core.
+pub async fn serve_local(call: &Call) -> SysResult {
+    if call.number == number::ferry_register {
+        return register(call);
+    }
+    if call.thread.syspage().is_none() {
+        return Err(Errno::ENOENT);
+    }
+    leave(&call.thread).await;
+    Ok(0)
+}
+
+fn register(call: &Call) -> SysResult {
+    let thread = &call.thread;
+    let (version, address, flags) = (call.argument(0), call.argument(1), call.argument(2));
+    if version != u64::from(VERSION) || flags != 0 || !is_page_aligned(address) {
+        return Err(Errno::EINVAL);
+    }
+    if thread.syspage().is_some() {
+        return Err(Errno::EBUSY);
+    }
+    let count = &thread.process.syspages;
+    if count.fetch_add(1, Ordering::Relaxed) >= PROCESS_LIMIT {
+        count.fetch_sub(1, Ordering::Relaxed);
+        return Err(Errno::EMFILE);
+    }
+    let made = take_number()
+        .ok_or(Errno::EMFILE)
+        .and_then(|id| make(thread, id, address).inspect_err(|_| give_number(id)));
+    let syspage = made.inspect_err(|_| {
+        count.fetch_sub(1, Ordering::Relaxed);
+    })?;
+    let control_address = syspage.parts().control_address;
+    scanner::send(Message::Add(syspage.clone()));
+    thread.set_syspage(Some(syspage));
+    super::enter_core(thread);
+    Ok(control_address)
+}
+
+fn make(thread: &Arc<Thread>, id: u32, address: u64) -> Result<Arc<Syspage>, Errno> {
+    let space = thread.space();
+    let features = if super::is_scanner_dedicated() { feature::SCANNED } else { 0 };
+    let bitmap = route::posted_bitmap();
+    let control = ControlFrame::new(Frame::zeroed()?, features, PROCESS_LIMIT, SPIN_LIMIT, &bitmap);
+    let notification = NotificationFrame::new(Frame::zeroed()?);
+    let entries = EntriesPage::new(space.pin(address)?);
+    let both = Protection::READ | Protection::WRITE;
+    let pages = vec![
+        SharedPage { frame: control.frame().clone(), protection: Protection::READ },
+        SharedPage { frame: notification.frame().clone(), protection: both },
+    ];
+    let control_address =
+        space.map_shared(None, b"[ferry]", pages).inspect_err(|_| space.unpin(address))?;
+    let thread = thread.clone();
+    let parts =
+        Parts { id, thread, space, address, control_address, entries, control, notification };
+    Ok(Arc::new(Syspage::new(parts)))
+}
+
+/// Takes a thread's syspage away: cancels what can be cancelled and waits for the rest. For threads
+/// without one this is a look.
+pub async fn leave(thread: &Thread) {
+    let Some(syspage) = thread.syspage() else { return };
+    thread.set_syspage(None);
+    let parts = syspage.parts();
+    super::forget_core(parts.id);
+    scanner::send(Message::Remove(syspage.clone()));
+    syspage.drain().await;
+    parts.space.unpin(parts.address);
+    let pages = parts.control_address..parts.control_address + 2 * PAGE;
+    if let Err(errno) = parts.space.unmap(pages) {
+        log::debug!("the control page of thread {} stays mapped: {errno}", thread.tid());
+    }
+    thread.process.syspages.fetch_sub(1, Ordering::Relaxed);
+    give_number(parts.id);
+}
+
+async fn wait(call: &Call) -> SysResult {
+    let syspage = call.thread.syspage().ok_or(Errno::ENOENT)?;
+    let (mode, index) = (call.argument(0), call.argument(1));
+    if mode > wait_mode::ONE || (mode == wait_mode::ONE && index >= ENTRY_COUNT as u64) {
+        return Err(Errno::EINVAL);
+    }
+    let deadline_ns = match call.argument(2) {
+        0 => None,
+        address => {
+            let timeout_ns = call.user().read_value::<Timespec>(address).await?.to_ns()?;
+            Some(time::now_ns().saturating_add(timeout_ns))
+        }
+    };
+    syspage.ring();
+    let entries = &syspage.parts().entries;
+    let mut look: Box<dyn FnMut() -> Option<SysResult> + Send> = match mode {
+        wait_mode::SUBMIT => return Ok(0),
+        wait_mode::ANY => {
+            Box::new(|| match (0..ENTRY_COUNT).find(|&index| entries.is_done(index)) {
+                Some(index) => Some(Ok(index as u64)),
+                None if (0..ENTRY_COUNT).any(|index| entries.is_submitted(index)) => None,
+                None => Some(Err(Errno::EAGAIN)),
+            })
+        }
+        wait_mode::ALL => {
+            Box::new(|| (0..ENTRY_COUNT).all(|index| !entries.is_submitted(index)).then_some(Ok(0)))
+        }
+        _ => Box::new(move || (!entries.is_submitted(index as usize)).then_some(Ok(0))),
+    };
+    let event = with_deadline(syspage.wait_until(&mut look), deadline_ns);
+    match call.thread.interruptible(event).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(Errno::ETIMEDOUT),
+        Err(_) => Err(Errno::EINTR),
+    }
+}
+
+fn cancel(call: &Call) -> SysResult {
+    let syspage = call.thread.syspage().ok_or(Errno::ENOENT)?;
+    let index = call.argument(0);
+    if index >= ENTRY_COUNT as u64 {
+        return Err(Errno::EINVAL);
+    }
+    if syspage.cancel(index as usize) { Ok(0) } else { Err(Errno::ENOENT) }
+}

@@ -1,0 +1,227 @@
+//! The scanner: what one core alone knows of all syspages, and its turn around them.
+//!
+//! Nobody else touches a `Scanner`; others send it messages. There is room for every message that can
+//! exist: per syspage one `Add`, one `Remove`, and one `Look` (`Syspage::ring`).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+
+use abi::Errno;
+use base::cpu::CpuId;
+use base::posted::{Consumer, PostedCall, Served};
+use base::ring::Ring;
+use base::sync::Once;
+use base::task;
+
+use super::{ON_CORE, Syspage};
+use crate::boot;
+use crate::request::encode;
+
+/// Syspages that may exist.
+pub(super) const LIMIT: usize = 1024;
+/// Entries that one visit takes before the next syspage has its turn.
+const BATCH: usize = 16;
+
+/// What others tell the scanner.
+pub(super) enum Message {
+    /// There is a new syspage.
+    Add(Arc<Syspage>),
+    /// A syspage goes away.
+    Remove(Arc<Syspage>),
+    /// Something may have been posted to the syspage of this number.
+    Look(u32),
+}
+
+static INBOX: Once<Ring<Message>> = Once::new();
+
+/// Makes the scanner reachable. Called once, at boot, before there are threads.
+pub fn start() {
+    INBOX.call_once(|| Ring::new(LIMIT * 4));
+}
+
+/// Leaves a message and rings the scanner's core.
+pub(super) fn send(message: Message) {
+    if let Some(inbox) = INBOX.get()
+        && inbox.push(message).is_err()
+    {
+        log::error!("the scanner's inbox is full, which cannot be");
+    }
+    task::ring_doorbell(super::scanner_core());
+}
+
+struct Owned {
+    syspage: Arc<Syspage>,
+    consumer: Consumer,
+    /// Its number is in `listed`.
+    is_listed: bool,
+}
+
+impl Owned {
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.consumer.has_work(&self.syspage.parts().entries, self.syspage.in_flight())
+    }
+
+    /// Takes what is there, up to a batch; false when there was nothing.
+    #[inline]
+    fn visit(&mut self, serve: &mut impl FnMut(&Arc<Syspage>, &PostedCall) -> Served) -> bool {
+        if !self.has_work() {
+            return false;
+        }
+        let Owned { syspage, consumer, .. } = self;
+        let parts = syspage.parts();
+        let visit = |call: &PostedCall| serve(syspage, call);
+        let done = consumer.visit(&parts.entries, syspage.in_flight(), BATCH, visit);
+        parts.control.set_head(consumer.head());
+        if done > 0 {
+            syspage.announce();
+        }
+        true
+    }
+}
+
+/// The scanner of one core.
+pub struct Scanner {
+    /// Cores whose threads may post; empty on cores that do not scan.
+    cores: Vec<&'static AtomicU32>,
+    owned: Vec<Option<Owned>>,
+    /// Numbers of syspages to look at whether or not their thread is on a core.
+    listed: Vec<u32>,
+    is_dedicated: bool,
+}
+
+impl Scanner {
+    /// The scanner of this core: it has nothing to do unless this is the core that scans.
+    pub fn here() -> Scanner {
+        let scans = CpuId::current() == super::scanner_core();
+        let cores = boot::layout().application.iter().filter_map(CpuId::new);
+        Scanner {
+            cores: if scans { cores.map(|core| ON_CORE.of(core)).collect() } else { Vec::new() },
+            owned: Vec::new(),
+            listed: Vec::new(),
+            is_dedicated: super::is_scanner_dedicated(),
+        }
+    }
+
+    fn of(owned: &mut [Option<Owned>], id: u32) -> Option<&mut Owned> {
+        owned.get_mut(id as usize)?.as_mut()
+    }
+
+    /// Whether some thread that is on a core now could post.
+    #[inline]
+    pub fn is_watching(&self) -> bool {
+        self.cores.iter().any(|id| id.load(Ordering::Relaxed) != 0)
+    }
+
+    /// One turn: has every new call served. False when there was none.
+    #[inline]
+    pub fn scan(&mut self, serve: &mut impl FnMut(&Arc<Syspage>, &PostedCall) -> Served) -> bool {
+        let mut worked = false;
+        for id in &self.cores {
+            let id = id.load(Ordering::Acquire);
+            if id == 0 {
+                continue;
+            }
+            let Some(owned) = Self::of(&mut self.owned, id) else { continue };
+            let control = &owned.syspage.parts().control;
+            if self.is_dedicated && control.is_parked() {
+                control.set_parked(false);
+            }
+            worked |= owned.visit(serve);
+            if owned.consumer.holds_any() && !owned.is_listed {
+                owned.is_listed = true;
+                self.listed.push(id);
+            }
+        }
+        worked
+    }
+
+    /// The part of a turn that is seldom needed: messages, and syspages whose threads are elsewhere.
+    pub fn attend(&mut self, serve: &mut impl FnMut(&Arc<Syspage>, &PostedCall) -> Served) -> bool {
+        let mut worked = false;
+        if !self.cores.is_empty() {
+            while let Some(message) = INBOX.get().and_then(Ring::pop) {
+                worked = true;
+                self.take(message);
+            }
+        }
+        let Scanner { owned, listed, .. } = self;
+        listed.retain(|&id| {
+            let Some(owned) = Self::of(owned, id) else { return false };
+            worked |= owned.visit(serve);
+            owned.is_listed = owned.has_work() || owned.consumer.holds_any();
+            owned.is_listed
+        });
+        worked
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Add(syspage) => {
+                let place = syspage.parts().id as usize;
+                if self.owned.len() <= place {
+                    self.owned.resize_with(place + 1, || None);
+                }
+                let new = Owned { syspage, consumer: Consumer::new(), is_listed: false };
+                if let Some(owned) = self.owned.get_mut(place) {
+                    *owned = Some(new);
+                }
+            }
+            Message::Remove(syspage) => {
+                let place = syspage.parts().id as usize;
+                if let Some(mut owned) = self.owned.get_mut(place).and_then(Option::take) {
+                    refuse_rest(&mut owned);
+                }
+                syspage.note_removed();
+            }
+            Message::Look(id) => {
+                if let Some(owned) = Self::of(&mut self.owned, id) {
+                    owned.syspage.answer_ring();
+                    if !owned.is_listed {
+                        owned.is_listed = true;
+                        self.listed.push(id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a turn would find something.
+    pub fn has_work(&mut self) -> bool {
+        if self.cores.is_empty() {
+            return false;
+        }
+        let here = self.cores.iter().map(|id| id.load(Ordering::Acquire));
+        let Scanner { owned, listed, .. } = self;
+        here.chain(listed.iter().copied())
+            .any(|id| Self::of(owned, id).is_some_and(|owned| owned.has_work()))
+            || INBOX.get().is_some_and(|inbox| !inbox.is_empty())
+    }
+
+    /// This core parks: tells the users that could post, then looks once more. True when it had better
+    /// not park.
+    pub fn announce_parking(&mut self) -> bool {
+        if self.cores.is_empty() {
+            return false;
+        }
+        for id in &self.cores {
+            if let Some(owned) = Self::of(&mut self.owned, id.load(Ordering::Acquire)) {
+                owned.syspage.parts().control.set_parked(true);
+            }
+        }
+        fence(Ordering::SeqCst);
+        self.has_work()
+    }
+}
+
+/// What was posted and not begun when the syspage went away is answered without being carried out.
+fn refuse_rest(owned: &mut Owned) {
+    let cancelled = encode(Err(Errno::EINTR));
+    let Owned { syspage, consumer, .. } = owned;
+    let entries = &syspage.parts().entries;
+    while let Some(index) = consumer.take_held() {
+        entries.complete(index, cancelled);
+    }
+    consumer.visit(entries, syspage.in_flight(), usize::from(u8::MAX), |_| Served::Done(cancelled));
+}

@@ -1,0 +1,211 @@
+//! A syspage as everybody may know it.
+//!
+//! Who may do what: the scanner's core takes entries (`scanner`); whoever carries out a call that was
+//! taken completes it, once, on any core; the owning thread waits and cancels. The pages are pinned
+//! for as long as somebody holds this.
+
+use alloc::sync::Arc;
+use core::future::Future;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::Waker;
+
+use abi::Errno;
+use abi::syspage::{ENTRY_COUNT, notification};
+use base::cpu::CpuId;
+use base::posted::InFlight;
+use base::sync::{Mutex, rank};
+use base::syspage::{ControlFrame, EntriesPage, NotificationFrame};
+use base::task;
+use base::wait::WaitQueue;
+
+use super::scanner::{self, Message};
+use crate::call::SysResult;
+use crate::memory::AddressSpace;
+use crate::process::Thread;
+use crate::request::encode;
+use crate::signal::Interruption;
+
+/// What ends the wait of one posted call.
+pub struct Cancellation {
+    cancelled: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Cancellation {
+    fn new() -> Cancellation {
+        Cancellation {
+            cancelled: AtomicBool::new(false),
+            waker: Mutex::new(&rank::CALL_SLOT, None),
+        }
+    }
+
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        let waker = self.waker.lock().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Interruption for Cancellation {
+    fn is_set(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+
+    fn set_waker(&self, waker: &Waker) {
+        let former = self.waker.lock().replace(waker.clone());
+        drop(former);
+    }
+
+    fn clear_waker(&self) {
+        let former = self.waker.lock().take();
+        drop(former);
+    }
+}
+
+/// What a syspage is made of.
+pub(super) struct Parts {
+    pub(super) id: u32,
+    pub(super) thread: Arc<Thread>,
+    pub(super) space: Arc<AddressSpace>,
+    /// Where the user has it.
+    pub(super) address: u64,
+    /// Where the user has control and notification page.
+    pub(super) control_address: u64,
+    pub(super) entries: EntriesPage,
+    pub(super) control: ControlFrame,
+    pub(super) notification: NotificationFrame,
+}
+
+/// A syspage.
+pub struct Syspage {
+    parts: Parts,
+    in_flight: InFlight,
+    cancellations: [Cancellation; ENTRY_COUNT],
+    /// Whoever waits for entries to be done, or for the end.
+    changed: WaitQueue,
+    /// The scanner was told to look and has not yet.
+    rung: AtomicBool,
+    /// The scanner has let go of it.
+    removed: AtomicBool,
+}
+
+impl Syspage {
+    pub(super) fn new(parts: Parts) -> Syspage {
+        Syspage {
+            parts,
+            in_flight: InFlight::new(),
+            cancellations: core::array::from_fn(|_| Cancellation::new()),
+            changed: WaitQueue::new(),
+            rung: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Its number, not 0.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        self.parts.id
+    }
+
+    /// The thread that posts here.
+    #[inline]
+    pub fn thread(&self) -> &Arc<Thread> {
+        &self.parts.thread
+    }
+
+    /// The address space that its calls are about.
+    #[inline]
+    pub fn space(&self) -> &AddressSpace {
+        &self.parts.space
+    }
+
+    /// What ends the wait of the call in an entry.
+    pub fn interruption(&self, index: usize) -> &Cancellation {
+        &self.cancellations[index % ENTRY_COUNT]
+    }
+
+    pub(super) fn in_flight(&self) -> &InFlight {
+        &self.in_flight
+    }
+
+    /// The scanner took an entry that cannot be answered at once.
+    pub fn begin(&self, index: usize) {
+        self.interruption(index).cancelled.store(false, Ordering::Relaxed);
+        self.in_flight.begin(index);
+    }
+
+    /// The answer of a call that was begun.
+    pub fn complete(&self, index: usize, result: SysResult) {
+        let result = result.map_err(|errno| if errno.is_restart() { Errno::EINTR } else { errno });
+        self.in_flight.complete(&self.parts.entries, index, encode(result));
+        self.announce();
+        if CpuId::current() != super::scanner_core() {
+            task::ring_doorbell(super::scanner_core());
+        }
+    }
+
+    /// Results were published: tells the user, if it wants to know, and wakes its `ferry_wait`.
+    pub(super) fn announce(&self) {
+        self.parts.notification.notify(notification::COMPLETED);
+        self.changed.wake_all();
+    }
+
+    /// Tells the user to trap after it has posted.
+    pub(super) fn set_parked(&self) {
+        self.parts.control.set_parked(true);
+    }
+
+    /// Whether something may be posted that nobody has taken.
+    pub(super) fn may_have_work(&self) -> bool {
+        self.parts.entries.may_have_work(self.parts.control.head())
+    }
+
+    /// Makes the scanner look, wherever the thread is.
+    pub(super) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            scanner::send(Message::Look(self.parts.id));
+        }
+        task::ring_doorbell(super::scanner_core());
+    }
+
+    /// The scanner looks now.
+    pub(super) fn answer_ring(&self) {
+        self.rung.store(false, Ordering::Release);
+    }
+
+    /// Ends the wait of a call; false when it is not under way.
+    pub(super) fn cancel(&self, index: usize) -> bool {
+        let under_way = self.in_flight.bits() >> (index % ENTRY_COUNT) & 1 != 0;
+        if under_way {
+            self.interruption(index).cancel();
+        }
+        under_way
+    }
+
+    /// The scanner has let go.
+    pub(super) fn note_removed(&self) {
+        self.removed.store(true, Ordering::Release);
+        self.changed.wake_all();
+    }
+
+    /// Waits until the scanner has let go and nothing is under way. What can be cancelled is.
+    pub(super) async fn drain(&self) {
+        let removed = || self.removed.load(Ordering::Acquire).then_some(());
+        self.changed.wait_until(removed).await;
+        (0..ENTRY_COUNT).for_each(|index| {
+            self.cancel(index);
+        });
+        self.changed.wait_until(|| (self.in_flight.bits() == 0).then_some(())).await;
+    }
+
+    /// Waits until `look` finds what it wants among the entries.
+    pub(super) fn wait_until<T>(&self, look: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
+        self.changed.wait_until(look)
+    }
+}
