@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 
 use abi::syspage::{ENTRY_COUNT, FLAG_LINK, pass_mark, status};
 
-use crate::primitives::{AtomicU32, AtomicU64, Ordering};
+use crate::primitives::{AtomicU32, AtomicU64, Ordering, prepare_write};
 
 /// A 64-byte entry, as `abi::syspage::Entry` has it; number, flags and pass mark are one word.
 #[repr(C, align(64))]
@@ -100,6 +100,13 @@ impl Entries {
         Some(result)
     }
 
+    /// Fetches the line of an entry that will be read and answered soon. Only within a burst: the line
+    /// of an entry that is not written yet would be torn from the user.
+    #[inline]
+    fn prepare(&self, index: usize) {
+        prepare_write(self.at(index));
+    }
+
     fn copy(&self, index: usize) -> PostedCall {
         let entry = self.at(index);
         let what = entry.what.load(Ordering::Relaxed);
@@ -162,6 +169,11 @@ impl Default for InFlight {
         InFlight::new()
     }
 }
+
+/// A visit that has taken so many entries is in the middle of a burst.
+const BURST: usize = 2;
+/// How far ahead the lines of a burst are fetched.
+const AHEAD: usize = 8;
 
 /// The kernel's side of one syspage. One core owns it.
 pub struct Consumer {
@@ -232,7 +244,7 @@ impl Consumer {
         if self.held != 0 {
             done += self.serve_held(entries, in_flight, &mut serve);
         }
-        for _ in 0..most {
+        for step in 0..most {
             let index = self.index();
             if !entries.is_submitted(index) || self.is_busy(in_flight, index) {
                 if !self.is_passed(entries) {
@@ -240,6 +252,9 @@ impl Consumer {
                 }
                 self.head = self.head.wrapping_add(1);
                 continue;
+            }
+            if step >= BURST {
+                entries.prepare(index + AHEAD);
             }
             let call = entries.copy(index);
             self.head = self.head.wrapping_add(1);
@@ -310,11 +325,16 @@ fn before(index: usize) -> usize {
 }
 
 /// The user's side of one syspage.
+///
+/// It remembers what it posted and has not taken, so that it need not look at an entry before it
+/// writes it, nor say *free* after it has read it: each would cost a transfer of the line.
 #[derive(Default)]
 pub struct Producer {
     position: u32,
     /// The kernel's head, as it was when last looked at.
     head: u32,
+    /// Entries that were posted and not taken here; one bit each.
+    outstanding: u64,
 }
 
 impl Producer {
@@ -324,15 +344,16 @@ impl Producer {
     }
 
     /// Posts a call and says in which entry; `None` when there is no free one that the kernel would
-    /// come to within a lap. `head` is the kernel's, as the control page shows it.
+    /// come to within a lap. `head` is the kernel's, as the control page shows it. Arguments that are
+    /// not given stay what they were.
     #[inline]
-    pub fn post(
+    pub fn post<const COUNT: usize>(
         &mut self,
         entries: &Entries,
         head: &AtomicU32,
         number: u16,
         flags: u8,
-        arguments: [u64; 6],
+        arguments: [u64; COUNT],
     ) -> Option<usize> {
         let position = self.find_free(entries, head)?;
         let index = position as usize % ENTRY_COUNT;
@@ -343,7 +364,27 @@ impl Producer {
         entry.what.store(u32::from(number) | u32::from(flags) << 16, Ordering::Relaxed);
         entry.status.store(status::SUBMITTED, Ordering::Release);
         self.position = position.wrapping_add(1);
+        self.outstanding |= 1 << index;
         Some(index)
+    }
+
+    /// The result of an entry; `None` while it is not done. The entry may be used again, though it says
+    /// *done* until then.
+    #[inline]
+    pub fn take_result(&mut self, entries: &Entries, index: usize) -> Option<u64> {
+        let entry = entries.at(index);
+        if entry.status.load(Ordering::Acquire) != status::DONE {
+            return None;
+        }
+        self.outstanding &= !(1 << (index % ENTRY_COUNT));
+        Some(entry.result.load(Ordering::Relaxed))
+    }
+
+    /// Whether nothing is in the entry. Without a look at it when its result was taken here.
+    #[inline]
+    fn may_use(&self, entries: &Entries, position: u32) -> bool {
+        let index = position as usize % ENTRY_COUNT;
+        self.outstanding >> index & 1 == 0 || entries.is_free(index)
     }
 
     /// The first position with a free entry; those before it get their pass marks.
@@ -357,7 +398,7 @@ impl Producer {
                     return None;
                 }
             }
-            if entries.is_free(position as usize) {
+            if self.may_use(entries, position) {
                 break;
             }
             position = position.wrapping_add(1);
@@ -476,6 +517,22 @@ mod tests {
             for index in (0..64).filter(|index| *index != waiting) {
                 both.entries.take_result(index);
             }
+        }
+    }
+
+    #[test]
+    fn entries_whose_results_were_taken_are_used_again_though_they_say_done() {
+        let mut both = both();
+        let waiting = both.post(1, 0).unwrap();
+        assert_eq!(both.serve(), [1]);
+        for round in 0..300 {
+            let index = both.post(2, 0).unwrap();
+            assert_ne!(index, waiting, "round {round}");
+            assert_eq!(both.producer.take_result(&both.entries, index), None);
+            assert_eq!(both.serve(), [2], "round {round}");
+            assert_eq!(both.producer.take_result(&both.entries, index), Some(20));
+            assert!(both.entries.is_done(index));
+            assert_eq!(both.serve(), [0; 0], "round {round}");
         }
     }
 

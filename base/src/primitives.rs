@@ -39,6 +39,12 @@ mod chosen {
         crate::cpu::relax();
     }
 
+    /// Hints that a line of memory is about to be read and written.
+    #[inline(always)]
+    pub fn prepare_write<T>(line: &T) {
+        <hal::Machine as hal::Contract>::prepare_write(core::ptr::from_ref(line).cast());
+    }
+
     /// Makes a function `const` where the primitives are.
     macro_rules! constant {
         ($(#[$meta:meta])* $visibility:vis fn $($rest:tt)*) => {
@@ -58,6 +64,8 @@ mod chosen {
     pub fn relax() {
         loom::thread::yield_now();
     }
+
+    pub fn prepare_write<T>(_line: &T) {}
 
     macro_rules! constant {
         ($(#[$meta:meta])* $visibility:vis fn $($rest:tt)*) => {

@@ -172,6 +172,9 @@ pub trait Contract: 'static {
     fn enable_line(line: u32, cpu: usize);
     /// Says to the machine that this core spins. Cheap under an emulator too.
     fn relax();
+    /// Hints that this core is about to read and write a cache line that another core wrote: one
+    /// transfer instead of two. Any address may be given.
+    fn prepare_write(line: *const u8);
 
     /// Where RAM at a physical address is mapped.
     fn phys_to_virt(address: PhysAddr) -> *mut u8;

@@ -33,7 +33,7 @@ fn loom_posted_calls_are_served_once_and_arrive_whole() {
         for number in [3_u16, 5] {
             let index = producer.post(&shared.0, &head, number, 0, [u64::from(number); 6]).unwrap();
             let result = loop {
-                if let Some(result) = shared.0.take_result(index) {
+                if let Some(result) = producer.take_result(&shared.0, index) {
                     break result;
                 }
                 loom::thread::yield_now();

@@ -6,6 +6,8 @@
 //! user mode, devices and the loading of page tables: entering user mode ends the process with a
 //! message.
 
+#[path = "../x86_64/cache.rs"]
+mod cache;
 mod context;
 mod core_slot;
 #[path = "../x86_64/entry.rs"]
@@ -164,6 +166,10 @@ impl Contract for Machine {
     fn relax() {
         // With fewer host processors than threads a spinning thread must let others run.
         std::thread::yield_now();
+    }
+
+    fn prepare_write(line: *const u8) {
+        cache::prepare_write(line);
     }
 
     fn phys_to_virt(address: PhysAddr) -> *mut u8 {

@@ -8,6 +8,7 @@
 mod acpi;
 mod apic;
 mod boot;
+mod cache;
 mod clock;
 mod context;
 mod core_area;
@@ -103,6 +104,11 @@ impl Contract for Machine {
     #[inline]
     fn relax() {
         cpu::relax();
+    }
+
+    #[inline]
+    fn prepare_write(line: *const u8) {
+        cache::prepare_write(line);
     }
 
     #[inline]
