@@ -133,6 +133,7 @@ int ferry_prep_slow_(long number, const uint64_t arguments[6]);
 int ferry_prep_linked6(long number, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
                        uint64_t a5);
 long ferry_call_slow_(long number, const uint64_t arguments[6]);
+int ferry_ready_slow_(int index);
 long ferry_result_slow_(int index);
 void ferry_doorbell_(void);
 
@@ -207,11 +208,18 @@ inline int ferry_post_linked6(long number, uint64_t a0, uint64_t a1, uint64_t a2
     return index;
 }
 
-/* Whether the result of a call is there. */
-inline int ferry_ready(int index)
+inline int ferry_is_done_(int index)
 {
     return (unsigned)index < FERRY_INDEXES &&
            __atomic_load_n(&ferry_thread_.entries[index].status, __ATOMIC_ACQUIRE) == FERRY_DONE;
+}
+
+/* Whether the result of a call is there. */
+inline int ferry_ready(int index)
+{
+    return ferry_is_done_(index) ||
+           (__builtin_expect(!(ferry_thread_.control->features & FERRY_FEATURE_SCANNED), 0) &&
+            ferry_ready_slow_(index));
 }
 
 /* Takes the result of a call, after waiting for it if need be; the index is free then. */
@@ -219,7 +227,7 @@ inline long ferry_result(int index)
 {
     struct ferry_entry *entry;
     long result;
-    if (__builtin_expect(!ferry_ready(index), 0))
+    if (__builtin_expect(!ferry_is_done_(index), 0))
         return ferry_result_slow_(index);
     entry = &ferry_thread_.entries[index];
     result = entry->result;

@@ -30,6 +30,8 @@ _Static_assert(offsetof(struct ferry_control, head) == 128, "layout of the contr
 /* A kernel core that parked is left alone by this many single calls before one of them wakes it:
  * waking costs about as much as they do. */
 #define PARKED_CALLS 16
+/* How often a call that the kernel has not taken yet is to be cancelled again. */
+#define CANCEL_TRIES 50
 
 /* What a thread has that has no syspage. Nothing is ever written there. */
 static const struct ferry_control no_control = {.version = FERRY_VERSION};
@@ -49,6 +51,7 @@ extern inline void ferry_submit(void);
 extern inline int ferry_post6(long, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 extern inline int ferry_post_linked6(long, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                                      uint64_t);
+extern inline int ferry_is_done_(int);
 extern inline int ferry_ready(int);
 extern inline long ferry_result(int);
 extern inline long ferry_call6(long, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
@@ -400,6 +403,22 @@ int ferry_wait_any(const struct timespec *timeout)
     return wait_in_kernel(FERRY_WAIT_ANY, 0, timeout);
 }
 
+/* Lets the kernel run for a moment, where nobody but this core could. */
+static void yield_for(int index)
+{
+    static const struct timespec moment = {0, 20000};
+    wait_in_kernel(FERRY_WAIT_ONE, index, &moment);
+}
+
+/* With one core, who looks again and again would keep the kernel from the call. */
+int ferry_ready_slow_(int index)
+{
+    if ((unsigned)index < FERRY_ENTRIES &&
+        load_status(&ferry_thread_.entries[index]) == FERRY_SUBMITTED)
+        yield_for(index);
+    return ferry_is_done_(index);
+}
+
 long ferry_result_slow_(int index)
 {
     /* The call goes on when a signal ends the wait. */
@@ -412,11 +431,18 @@ long ferry_result_slow_(int index)
 
 int ferry_cancel(int index)
 {
+    int tries, answer = -ENOENT;
     if ((unsigned)index >= FERRY_INDEXES)
         return -EINVAL;
-    if (load_status(&ferry_thread_.entries[index]) != FERRY_SUBMITTED)
-        return -ENOENT;
-    return (int)ferry_trap3_(FERRY_SYS_cancel, (uint64_t)index, 0, 0);
+    /* A call that was posted a moment ago need not be under way yet. */
+    for (tries = 0; tries < CANCEL_TRIES && answer == -ENOENT; tries++) {
+        if (load_status(&ferry_thread_.entries[index]) != FERRY_SUBMITTED)
+            return -ENOENT;
+        answer = (int)ferry_trap3_(FERRY_SYS_cancel, (uint64_t)index, 0, 0);
+        if (answer == -ENOENT)
+            yield_for(index);
+    }
+    return answer;
 }
 
 long ferry_errno(long result)
