@@ -18,11 +18,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fs", &["base", "abi"]),
     ("net", &["base", "abi"]),
     ("kernel", &["abi", "policy", "hal", "base", "drivers", "fs", "net"]),
-    ("user", &["abi"]),
+    ("ferry", &["abi"]),
     ("trace", &["abi"]),
     ("sim", &["abi", "policy", "trace"]),
     ("cli", &["abi", "policy", "trace", "sim"]),
-    ("bench", &["user"]),
+    ("bench", &["ferry"]),
     ("xtask", &[]),
 ];
 

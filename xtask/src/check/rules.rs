@@ -8,8 +8,10 @@ use anyhow::{Context, Result};
 
 use super::source::{code_only, find_word, line_number};
 
-/// Crates that may say `unsafe` (DESIGN, principle 3).
-const UNSAFE_CRATES: &[&str] = &["hal", "base"];
+/// Folders that may say `unsafe` (DESIGN, principle 3).
+const UNSAFE_FOLDERS: &[&str] = &["hal/", "base/", "user/rust/src/raw/"];
+/// A crate with a folder of its own for unsafe code denies it elsewhere; `forbid` has no exceptions.
+const DENYING_ROOT: &str = "user/rust/src/lib.rs";
 /// Folders that hold no sources of Ferry.
 const SKIPPED_FOLDERS: &[&str] = &["target", ".git", ".ferry"];
 /// The only file that asks for the architecture.
@@ -58,13 +60,13 @@ fn violations_in(name: &str, text: &str) -> Vec<String> {
     let mut complain = |at: usize, what: &str| {
         found.push(format!("{name}:{}: {what}", line_number(text, at)));
     };
-    let may_be_unsafe = UNSAFE_CRATES.contains(&name.split('/').next().unwrap_or(""));
+    let may_be_unsafe = UNSAFE_FOLDERS.iter().any(|folder| name.starts_with(folder));
     for at in find_word(&code, "unsafe") {
         if is_lint_name(&code, at) {
             continue;
         }
         if !may_be_unsafe {
-            complain(at, "unsafe code is only for hal and base");
+            complain(at, "unsafe code is only for hal, base and user/rust/src/raw");
         } else if needs_reason(&code, at) && !has_reason(text, at) {
             complain(at, "unsafe without a SAFETY: comment that says why it holds");
         }
@@ -82,8 +84,10 @@ fn violations_in(name: &str, text: &str) -> Vec<String> {
         }
     }
     let is_root = ["/src/lib.rs", "/src/main.rs"].iter().any(|root| name.ends_with(root));
-    if is_root && !may_be_unsafe && !code.contains("#![forbid(unsafe_code)]") {
-        complain(0, "the crate has to say #![forbid(unsafe_code)]");
+    let lint =
+        if name == DENYING_ROOT { "#![deny(unsafe_code)]" } else { "#![forbid(unsafe_code)]" };
+    if is_root && !may_be_unsafe && !code.contains(lint) {
+        complain(0, &format!("the crate has to say {lint}"));
     }
     found
 }
@@ -114,7 +118,8 @@ mod tests {
     #[test]
     fn unsafe_code_outside_the_floor_is_found() {
         let text = "#![forbid(unsafe_code)]\nfn f() { unsafe { g() } }\n";
-        let expected = ["kernel/src/lib.rs:2: unsafe code is only for hal and base"];
+        let expected =
+            ["kernel/src/lib.rs:2: unsafe code is only for hal, base and user/rust/src/raw"];
         assert_eq!(violations_in("kernel/src/lib.rs", text), expected);
     }
 
