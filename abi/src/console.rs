@@ -5,8 +5,8 @@
 //! seen by programs.
 //!
 //! Host to kernel: `Start` once, then `Stdin`, `StdinEnd`, `OutputCredit`, `OutputClosed`,
-//! `WindowSize`, `Terminate`. Kernel to host: `Stdout`, `Stderr`, `Terminal`, `StdinCredit`, and last
-//! `Exit`. A receiver ignores kinds that it does not know.
+//! `WindowSize`, `Terminate`. Kernel to host: `Stdout`, `Stderr`, `Terminal`, `StdinCredit`,
+//! `Counters`, and last `Exit`. A receiver ignores kinds that it does not know.
 //!
 //! Flow control, both ways, so that no stream blocks another:
 //! - the host sends at most as many `Stdin` bytes as the kernel has granted by `StdinCredit`;
@@ -72,6 +72,9 @@ pub enum FrameKind {
     /// Kernel to host: what the guest's console terminal shows (output of programs that write to
     /// it, and echo). The host writes it to whichever of its descriptors is a terminal.
     Terminal = 21,
+    /// Kernel to host: what a core did during the run. Payload: `CoreCounters`. One frame per core,
+    /// just before `Exit`.
+    Counters = 22,
 }
 
 impl FrameKind {
@@ -90,6 +93,7 @@ impl FrameKind {
             19 => FrameKind::StdinCredit,
             20 => FrameKind::Exit,
             21 => FrameKind::Terminal,
+            22 => FrameKind::Counters,
             _ => return None,
         })
     }
@@ -159,6 +163,32 @@ pub struct ExitReport {
     pub value: u32,
 }
 
+/// Names of the counters of a core, in the order of `CoreCounters::values`.
+pub const CORE_COUNTERS: [&str; 10] = [
+    "traps",
+    "local",
+    "remote",
+    "posted",
+    "doorbells",
+    "interrupts",
+    "switches",
+    "parks",
+    "visits",
+    "hits",
+];
+
+/// What a core did since boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct CoreCounters {
+    /// Index of the core.
+    pub core: u32,
+    /// 0.
+    pub reserved: u32,
+    /// How often each of `CORE_COUNTERS` happened.
+    pub values: [u64; CORE_COUNTERS.len()],
+}
+
 /// The program called exit; `value` is its status (0 to 255).
 pub const EXIT_STATUS: u32 = 0;
 /// The program was killed; `value` is the signal.
@@ -185,5 +215,6 @@ mod tests {
         assert_eq!(header.as_bytes(), [17, 0, 0, 0, 3, 0, 0, 0]);
         assert_eq!(size_of::<StartHeader>(), 24);
         assert_eq!(size_of::<ExitReport>(), 8);
+        assert_eq!(size_of::<CoreCounters>(), 88);
     }
 }

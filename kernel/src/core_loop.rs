@@ -21,7 +21,7 @@ use crate::call::{Call, Caller};
 use crate::posted::{Scanner, Syspage};
 use crate::request::Request;
 use crate::servers::{self, Server};
-use crate::{boot, console, dispatch, posted};
+use crate::{boot, console, counters, dispatch, posted};
 
 /// Requests that one server may take before the core looks at everything else again.
 const BATCH: usize = 16;
@@ -51,6 +51,7 @@ pub fn thread_ended() {
 /// Takes note of the interrupts that came while this core was in user mode or halted.
 pub fn serve_interrupts() {
     let pending = Machine::take_pending();
+    counters::note_interrupts(&pending);
     if pending.device {
         console::interrupt();
     }

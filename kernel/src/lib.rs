@@ -15,6 +15,7 @@ pub mod boot;
 pub mod call;
 pub mod console;
 pub mod core_loop;
+pub mod counters;
 pub mod dispatch;
 pub mod futex;
 pub mod init;

@@ -35,7 +35,7 @@ use crate::memory::{Access, AddressSpace};
 use crate::process::{self, Thread};
 use crate::request::{self, encode};
 use crate::signal::{self, BeforeUser, SignalInfo};
-use crate::{boot, core_loop, dispatch, posted, servers};
+use crate::{boot, core_loop, counters, dispatch, posted, servers};
 
 /// How long a thread may run while others on its core are ready, in nanoseconds.
 const TIME_SLICE_NS: u64 = 4_000_000;
@@ -133,7 +133,8 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
         let sample = thread.processor_time.trap();
         match stop {
             Stop::Sent { number } => {
-                let result = request::answer(&thread).await;
+                let answer = request::answer(&thread);
+                let result = counters::watch(&thread, number, true, answer).await;
                 finish_call(&thread, &mut context, number, result);
             }
             Stop::Trap(Trap::SystemCall) => {
@@ -145,12 +146,14 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
             }
             Stop::Trap(Trap::Interrupt) => core_loop::serve_interrupts(),
             Stop::Trap(trap @ Trap::PageFault { address, write, execute, .. }) => {
+                counters::here().faults.add(1);
                 let access = Access::of_fault(write, execute);
                 if let Err(fault) = space.fault(address, access).await {
                     signal::force(&thread, SignalInfo::of_page_fault(fault, address, &trap));
                 }
             }
             Stop::Trap(trap @ Trap::Fault { .. }) => {
+                counters::here().faults.add(1);
                 signal::force(&thread, SignalInfo::of_fault(&trap));
             }
         }
@@ -195,11 +198,15 @@ fn stay_in_user_mode(
     space: &Arc<AddressSpace>,
     entered_ns: u64,
 ) -> Stop {
+    counters::note_entry(thread);
     loop {
         if task::has_ready() {
             time::interrupt_at(entered_ns + TIME_SLICE_NS);
         }
         let trap = user::run(context, space.handle(), || thread.has_attention());
+        if trap != Trap::Interrupt {
+            thread.counters.traps.add(1);
+        }
         if trap != Trap::SystemCall || task::has_ready() {
             return Stop::Trap(trap);
         }
@@ -209,7 +216,10 @@ fn stay_in_user_mode(
             None => return Stop::Trap(trap),
             Some(CallPath::Local) => {
                 match servers::answer_at_once(number, arguments, thread, Some(space)) {
-                    Some(value) => context.set_return_value(value),
+                    Some(value) => {
+                        counters::note_local(thread, number);
+                        context.set_return_value(value);
+                    }
                     None => return Stop::Trap(trap),
                 }
             }
@@ -217,6 +227,7 @@ fn stay_in_user_mode(
                 if !request::submit(thread, number, arguments) {
                     return Stop::Trap(trap);
                 }
+                counters::note_remote(thread, number);
                 match thread.slot.answer_soon() {
                     Some(result) => finish_call(thread, context, number, result),
                     None => return Stop::Sent { number },
@@ -241,14 +252,21 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
     let arguments = context.call_arguments();
     let result = match path_of(number) {
         Some(CallPath::Local) => {
+            counters::note_local(thread, number);
             let call = Call { thread: Caller::Trapped(thread.clone()), number, arguments };
-            dispatch::dispatch(&call).await
+            counters::watch(thread, number, false, dispatch::dispatch(&call)).await
         }
         Some(CallPath::Remote | CallPath::Posted) => {
-            request::remote(thread, number, arguments).await
+            counters::note_remote(thread, number);
+            let answer = request::remote(thread, number, arguments);
+            counters::watch(thread, number, true, answer).await
         }
-        None if route::route(number).is_none() => Err(dispatch::unknown(number)),
+        None if route::route(number).is_none() => {
+            counters::note_local(thread, number);
+            Err(dispatch::unknown(number))
+        }
         None => {
+            counters::note_local(thread, number);
             let call = Call { thread: Caller::Trapped(thread.clone()), number, arguments };
             dispatch::dispatch_local(&call, context).await
         }

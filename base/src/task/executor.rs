@@ -3,7 +3,7 @@
 use core::future::Future;
 use core::pin::Pin;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll};
 
 use hal::{Contract, MAX_CPUS, Machine};
@@ -26,6 +26,10 @@ struct Executor {
     started: AtomicUsize,
     /// Tasks that ended on this core; written by it alone.
     ended: AtomicUsize,
+    /// Doorbells that this core rang at others; written by it alone.
+    doorbells: AtomicU64,
+    /// Times that this core halted; written by it alone.
+    parks: AtomicU64,
 }
 
 static EXECUTORS: PerCpu<Executor> = PerCpu::new(
@@ -35,6 +39,8 @@ static EXECUTORS: PerCpu<Executor> = PerCpu::new(
             doorbell: Doorbell::new(),
             started: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
+            doorbells: AtomicU64::new(0),
+            parks: AtomicU64::new(0),
         }
     }; MAX_CPUS],
 );
@@ -59,6 +65,28 @@ pub fn task_counts() -> TaskCounts {
         counts.started += executor.started.load(Ordering::Relaxed);
     }
     counts
+}
+
+/// What a core did since boot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CoreCounts {
+    /// Interrupts that it sent because another core had work and might not see it.
+    pub doorbells: u64,
+    /// Times that it halted.
+    pub parks: u64,
+}
+
+/// Doorbells and parks of a core.
+pub fn core_counts(core: CpuId) -> CoreCounts {
+    let executor = EXECUTORS.of(core);
+    CoreCounts {
+        doorbells: executor.doorbells.load(Ordering::Relaxed),
+        parks: executor.parks.load(Ordering::Relaxed),
+    }
+}
+
+fn count_event(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 #[inline]
@@ -125,6 +153,7 @@ pub(super) unsafe fn queue(core: CpuId, header: NonNull<Header>) {
 #[inline]
 pub fn ring_doorbell(core: CpuId) {
     if EXECUTORS.of(core).doorbell.ring() {
+        count_event(&EXECUTORS.here().doorbells);
         Machine::send_ipi(core.index());
     }
 }
@@ -193,9 +222,10 @@ pub fn run_ready() -> bool {
 /// made it visible rings the doorbell afterwards.
 pub fn park(has_work: impl FnOnce() -> bool) {
     sync::assert_none_held();
-    let doorbell = &EXECUTORS.here().doorbell;
+    let Executor { doorbell, parks, .. } = EXECUTORS.here();
     doorbell.publish_parked();
     if !has_ready() && !time::is_due() && !has_work() {
+        count_event(parks);
         Machine::wait_for_interrupt();
     }
     doorbell.publish_awake();

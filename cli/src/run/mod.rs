@@ -2,13 +2,14 @@
 //! streams, same terminal, same exit status.
 //!
 //! `options` says what can be asked for, `session` keeps a running program company, `streams` moves
-//! bytes, `log` keeps what the kernel says and `panic` explains its death.
+//! bytes, `stats` tells what the cores did, `log` keeps what the kernel says and `panic` explains its death.
 
 mod channel;
 mod log;
 mod options;
 mod panic;
 mod session;
+mod stats;
 mod streams;
 mod terminal;
 
@@ -70,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     };
     let log = log::LogFile::create(arguments.log_file.as_deref())?;
     let kernel = arguments.kernel();
-    let session = Session::prepare(arguments.timeout)?;
+    let session = Session::prepare(arguments.timeout, arguments.stats)?;
     let (running, connections) = machine::start(&Machine {
         kernel: &kernel,
         initramfs: &initramfs,

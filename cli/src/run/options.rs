@@ -71,6 +71,9 @@ pub struct Arguments {
     /// Keep the kernel's messages in a file.
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
+    /// Tell at the end what each core did.
+    #[arg(long)]
+    pub stats: bool,
     /// Boot another kernel.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use abi::Errno;
-use abi::console::{EXIT_NOT_STARTED, EXIT_SIGNAL, ExitReport, FrameKind};
+use abi::console::{CoreCounters, EXIT_NOT_STARTED, EXIT_SIGNAL, ExitReport, FrameKind};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
@@ -24,6 +24,7 @@ use signal_hook::iterator::Signals;
 use super::channel::{Start, frame_of};
 use super::log::{self, LogFile};
 use super::options::LogLevel;
+use super::stats;
 use super::streams::{self, InputCredit};
 use super::terminal::{self, RawMode};
 use crate::machine::{Connections, Running};
@@ -46,6 +47,8 @@ pub enum Event {
     Signalled(i32),
     /// The user typed the escape.
     Escaped,
+    /// The kernel tells what a core did.
+    Counted(CoreCounters),
     /// The program has ended.
     Exited(ExitReport),
     /// The console channel has ended, perhaps because of what the text says.
@@ -67,6 +70,8 @@ pub struct Session {
     events: Sender<Event>,
     incoming: Receiver<Event>,
     deadline: Option<Instant>,
+    /// Whether to tell at the end what each core did.
+    tells_counters: bool,
 }
 
 /// How far the end of a run has come.
@@ -87,7 +92,7 @@ enum Step {
 
 impl Session {
     /// Begins to catch signals and to count the time.
-    pub fn prepare(timeout: Option<Duration>) -> Result<Session> {
+    pub fn prepare(timeout: Option<Duration>, tells_counters: bool) -> Result<Session> {
         let (events, incoming) = channel();
         let caught = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH, SIGCONT];
         let mut signals = Signals::new(caught).context("cannot catch signals")?;
@@ -99,7 +104,8 @@ impl Session {
                 }
             }
         });
-        Ok(Session { events, incoming, deadline: timeout.map(|timeout| Instant::now() + timeout) })
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        Ok(Session { events, incoming, deadline, tells_counters })
     }
 
     /// Sees a run through to its end; returns the exit status.
@@ -127,6 +133,7 @@ impl Session {
             ending: None,
             is_impatient: false,
             report: None,
+            counters: Vec::new(),
             panicked: false,
             problem: None,
             messages: String::new(),
@@ -136,9 +143,12 @@ impl Session {
             messages_open: true,
         };
         run.wait(&self.incoming);
-        let Run { ending, report, panicked, problem, messages, .. } = run;
+        let Run { ending, report, counters, panicked, problem, messages, .. } = run;
         drop(raw_mode);
         drop(running);
+        if self.tells_counters && !counters.is_empty() {
+            eprint!("{}", stats::table(&counters));
+        }
 
         let ending = ending.unwrap_or(Ending {
             forced: None,
@@ -209,6 +219,7 @@ struct Run<'a> {
     /// Somebody wants the tool to end, with or without the rest of the output.
     is_impatient: bool,
     report: Option<ExitReport>,
+    counters: Vec<CoreCounters>,
     panicked: bool,
     problem: Option<String>,
     messages: String,
@@ -309,6 +320,7 @@ impl Run<'_> {
             Event::Signalled(signal) => self.end(signal, None),
             Event::Escaped => self.end(SIGTERM, None),
             Event::Flooded => self.terminate(SIGPIPE),
+            Event::Counted(counters) => self.counters.push(counters),
             Event::Exited(report) => {
                 self.report = Some(report);
                 self.kill_after(POWER_OFF_GRACE);

@@ -12,8 +12,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 
-use abi::console::ExitReport;
-use abi::console::{FrameKind, MAX_PAYLOAD, OUTPUT_WINDOW, OutputClosed, OutputCredit};
+use abi::console::{
+    CoreCounters, ExitReport, FrameKind, MAX_PAYLOAD, OUTPUT_WINDOW, OutputClosed, OutputCredit,
+};
 use anyhow::{Context, Result};
 
 use super::channel::{decode, frame, frame_of, read_frame};
@@ -181,6 +182,9 @@ fn deal_out(
     while let Some((kind, payload)) = read_frame(channel_end)? {
         match kind {
             FrameKind::StdinCredit => credit.grant(u64::from(decode::<u32>(&payload)?)),
+            FrameKind::Counters => {
+                drop(events.send(Event::Counted(decode::<CoreCounters>(&payload)?)));
+            }
             FrameKind::Exit => {
                 drop(events.send(Event::Exited(decode::<ExitReport>(&payload)?)));
                 return Ok(());

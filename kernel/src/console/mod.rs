@@ -19,6 +19,7 @@ use abi::console::{
     ExitReport, FrameHeader, FrameKind, MAX_START, OutputClosed, OutputCredit, PROTOCOL_VERSION,
     StartHeader,
 };
+use base::cpu::CpuId;
 use base::device::virtio::{Kind, Transport};
 use base::sync::Once;
 use drivers::console::Console;
@@ -155,8 +156,12 @@ impl Channel {
         self.output.write(&self.port, stream, bytes)
     }
 
-    /// Says how the program ended, and waits until the host has everything.
+    /// Says how the program ended and what each core did, and waits until the host has everything.
     pub async fn finish(&self, report: ExitReport) {
+        for core in CpuId::all() {
+            let counters = crate::counters::of_core(core);
+            self.output.write_control(&self.port, FrameKind::Counters, counters.as_bytes());
+        }
         self.output.write_control(&self.port, FrameKind::Exit, report.as_bytes());
         let drained = || (self.output.is_empty() && self.port.reclaim()).then_some(());
         self.port.activity.wait_until(drained).await;

@@ -122,6 +122,7 @@ pub async fn leave(thread: &Thread) {
     super::forget_core(parts.id);
     scanner::send(Message::Remove(syspage.clone()));
     syspage.drain().await;
+    thread.process.counters.absorb(thread, &syspage);
     parts.space.unpin(parts.address);
     let pages = parts.control_address..parts.control_address + 2 * PAGE;
     if let Err(errno) = parts.space.unmap(pages) {
@@ -144,8 +145,12 @@ async fn wait(call: &Call) -> SysResult {
             Some(time::now_ns().saturating_add(timeout_ns))
         }
     };
+    call.thread.counters.doorbells.add(1);
     syspage.ring();
     let entries = &syspage.parts().entries;
+    if mode == wait_mode::ONE && entries.is_submitted(index as usize) {
+        call.process().counters.note_posted_wait(entries.number(index as usize));
+    }
     let mut look: Box<dyn FnMut() -> Option<SysResult> + Send> = match mode {
         wait_mode::SUBMIT => return Ok(0),
         wait_mode::ANY => {

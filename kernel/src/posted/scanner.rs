@@ -15,8 +15,8 @@ use base::sync::Once;
 use base::task;
 
 use super::{ON_CORE, Syspage};
-use crate::boot;
 use crate::request::encode;
+use crate::{boot, counters};
 
 /// Syspages that may exist.
 pub(super) const LIMIT: usize = 1024;
@@ -66,14 +66,23 @@ impl Owned {
     /// Takes what is there, up to a batch; false when there was nothing.
     #[inline]
     fn visit(&mut self, serve: &mut impl FnMut(&Arc<Syspage>, &PostedCall) -> Served) -> bool {
+        let counters = counters::here();
+        counters.visits.add(1);
         if !self.has_work() {
             return false;
         }
+        let mut taken = 0;
         let Owned { syspage, consumer, .. } = self;
         let parts = syspage.parts();
-        let visit = |call: &PostedCall| serve(syspage, call);
+        let visit = |call: &PostedCall| {
+            taken += 1;
+            syspage.count(call.number);
+            serve(syspage, call)
+        };
         let done = consumer.visit(&parts.entries, syspage.in_flight(), BATCH, visit);
         parts.control.set_head(consumer.head());
+        counters.hits.add(1);
+        counters.posted.add(taken);
         if done > 0 {
             syspage.announce();
         }

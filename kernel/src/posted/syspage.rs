@@ -4,6 +4,7 @@
 //! taken completes it, once, on any core; the owning thread waits and cancels. The pages are pinned
 //! for as long as somebody holds this.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::future::Future;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +18,11 @@ use base::sync::{Mutex, rank};
 use base::syspage::{ControlFrame, EntriesPage, NotificationFrame};
 use base::task;
 use base::wait::WaitQueue;
+use policy::table::CALL_LIMIT;
 
 use super::scanner::{self, Message};
 use crate::call::SysResult;
+use crate::counters::Counter;
 use crate::memory::AddressSpace;
 use crate::process::Thread;
 use crate::request::encode;
@@ -89,6 +92,8 @@ pub struct Syspage {
     rung: AtomicBool,
     /// The scanner has let go of it.
     removed: AtomicBool,
+    /// Calls taken, per number; only the scanner's core counts.
+    posted: Box<[Counter]>,
 }
 
 impl Syspage {
@@ -100,7 +105,21 @@ impl Syspage {
             changed: WaitQueue::new(),
             rung: AtomicBool::new(false),
             removed: AtomicBool::new(false),
+            posted: (0..CALL_LIMIT).map(|_| Counter::new()).collect(),
         }
+    }
+
+    /// The scanner took a call with this number.
+    #[inline]
+    pub(super) fn count(&self, number: usize) {
+        if let Some(count) = self.posted.get(number) {
+            count.add(1);
+        }
+    }
+
+    /// Calls taken so far, per number.
+    pub fn posted_counts(&self) -> impl Iterator<Item = u64> {
+        self.posted.iter().map(Counter::get)
     }
 
     pub(super) fn parts(&self) -> &Parts {

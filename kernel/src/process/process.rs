@@ -28,6 +28,7 @@ use fs::Location;
 use super::ids::{Pid, Tid};
 use super::limits::{Limits, Resource};
 use super::thread::{NAME_SIZE, Thread};
+use crate::counters::ProcessCounters;
 use crate::signal::ProcessSignals;
 
 /// Dumpable and inspectable by its own user.
@@ -78,6 +79,8 @@ pub struct Process {
     pub thread_events: WaitQueue,
     /// Syspages of its threads.
     pub syspages: AtomicU32,
+    /// What its threads called.
+    pub counters: ProcessCounters,
     threads: Mutex<ThreadList>,
     program: Mutex<ProgramInfo>,
 }
@@ -220,6 +223,7 @@ impl Process {
             last_user: AtomicU32::new(0),
             thread_events: WaitQueue::new(),
             syspages: AtomicU32::new(0),
+            counters: ProcessCounters::default(),
             threads: Mutex::new(&rank::PROCESS, ThreadList::default()),
             program: Mutex::new(&rank::PROCESS, ProgramInfo::default()),
         }

@@ -26,6 +26,7 @@ use super::fork::VforkGate;
 use super::ids::Tid;
 use super::process::Process;
 use super::schedule::Schedule;
+use crate::counters::ThreadCounters;
 use crate::memory::AddressSpace;
 use crate::posted::Syspage;
 use crate::request::CallSlot;
@@ -74,6 +75,8 @@ pub struct Thread {
     pub voluntary_switches: AtomicU64,
     /// Times that it was made to leave its core.
     pub involuntary_switches: AtomicU64,
+    /// What it did.
+    pub counters: ThreadCounters,
     /// When it was made, on the monotonic clock.
     pub start_ns: u64,
     /// Slack of timers, for `PR_SET_TIMERSLACK`.
@@ -133,6 +136,7 @@ impl Thread {
             faults: AtomicU64::new(0),
             voluntary_switches: AtomicU64::new(0),
             involuntary_switches: AtomicU64::new(0),
+            counters: ThreadCounters::default(),
             start_ns: base::time::now_ns(),
             timer_slack_ns: AtomicU64::new(new.timer_slack_ns),
             parent_death_signal: AtomicI32::new(0),

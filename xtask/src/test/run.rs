@@ -46,6 +46,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("interrupt-of-the-tool", interrupt_of_the_tool),
     ("terminal", terminal),
     ("idle", idle),
+    ("counters", counters),
     ("panic-of-a-handler", faults::panic_of_a_handler),
     ("panic-of-the-kernel", faults::panic_of_the_kernel),
     ("machine-alone", faults::machine_alone),
@@ -327,6 +328,44 @@ fn idle(bench: &Bench) -> Result<()> {
     let sleeping = used_by(&["busybox", "sleep", &IDLE.as_secs().to_string()])?;
     let share = (sleeping - booting) / IDLE.as_secs_f64();
     ensure!(share < IDLE_SHARE, "an idle guest uses {:.1} % of a core", share * 100.0);
+    Ok(())
+}
+
+/// `--stats` and the files below `/proc` agree about what a program called, on the path in force.
+fn counters(bench: &Bench) -> Result<()> {
+    let script = "cat /proc/ferry/counters /proc/$$/ferry /proc/$$/task/$$/ferry; :";
+    for configuration in CONFIGURATIONS {
+        let program = ["busybox", "sh", "-c", script];
+        let boot = bench.ferry.boot("run", configuration, &["--stats"], &program, b"", DEADLINE)?;
+        expect_status(&boot, 0)?;
+        let (output, table) = (&boot.finished.stdout, &boot.finished.stderr);
+        let name = configuration.name();
+        let (column, place) = if name == "2-remote" { ("remote", 2) } else { ("local", 3) };
+        let lines: Vec<Vec<&str>> =
+            output.lines().map(|line| line.split_whitespace().collect()).collect();
+        let seen = |wanted: &[&str]| -> Result<u64> {
+            let found = lines.iter().find(|line| line.starts_with(wanted));
+            let value = found.and_then(|line| line.get(wanted.len()));
+            Ok(value.with_context(|| format!("{name}: no {wanted:?} in {output}"))?.parse()?)
+        };
+        let total = |wanted: &str| -> Result<u64> {
+            let found = table.lines().find(|line| line.split_whitespace().next() == Some(wanted));
+            let value = found.and_then(|line| line.split_whitespace().last());
+            Ok(value.with_context(|| format!("{name}: no {wanted:?} in {table}"))?.parse()?)
+        };
+        let forks = lines.iter().find(|line| line.first() == Some(&"clone"));
+        ensure!(forks == Some(&vec!["clone", "0", "0", "1", "0", "0"]), "{name}: {output}");
+        let getppid = lines.iter().find(|line| line.first() == Some(&"getppid"));
+        let getppid = getppid.with_context(|| format!("{name}: no getppid in {output}"))?;
+        let count = getppid.get(place).context("a column")?;
+        ensure!(*count != "0" && getppid.get(1) == Some(&"0"), "{name}: {getppid:?}");
+        for (counter, least) in [("traps", 50), (column, 20), ("switches", 2)] {
+            let (before, after) = (seen(&["core0", counter])?, total(counter)?);
+            ensure!(after >= before && after >= least, "{name}: {counter} {before}, then {after}");
+        }
+        ensure!(total("posted")? == 0, "{name}: nothing was posted\n{table}");
+        ensure!(seen(&["switches"])? > 0 && seen(&["traps"])? >= 20, "{name}: {output}");
+    }
     Ok(())
 }
 

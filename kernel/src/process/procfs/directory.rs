@@ -10,7 +10,7 @@ use fs::pseudo::{Directory, Entry, EntryNode, Listed};
 use fs::{Identity, NodeKind};
 
 use super::process::Subject;
-use super::{number, process, settings, system};
+use super::{counters, number, process, settings, system};
 use crate::process::table;
 
 /// Makes an entry with the inode number given.
@@ -87,6 +87,7 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
     ("ferry", |number| {
         let names: &[(&str, MakeEntry)] = &[
             ("counts", |number| Entry::file(number, Arc::new(system::counts))),
+            ("counters", |number| Entry::file(number, Arc::new(counters::cores))),
             #[cfg(debug_assertions)]
             ("panic", super::fault::entry),
         ];

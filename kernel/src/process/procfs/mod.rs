@@ -6,6 +6,8 @@
 //!   PID/, PID/task/TID/  process.rs     the directory and its links; status.rs: the longer texts
 //!   PID/fd, fdinfo       descriptors.rs
 //!   sys/                 settings.rs
+//!   PID/ferry            counters.rs: what the process called, and by which path
+//!   ferry/counters       counters.rs: what each core did
 //!   ferry/counts         what exists now, for tests that look for leaks
 //!   ferry/panic          fault.rs: makes a handler or the kernel panic, in checked builds only
 //! ```
@@ -14,6 +16,7 @@
 //! lines may so be of slightly different moments, as on Linux. Files of a process that has ended
 //! answer `ESRCH`.
 
+mod counters;
 mod descriptors;
 mod directory;
 #[cfg(debug_assertions)]

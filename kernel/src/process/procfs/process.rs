@@ -11,7 +11,7 @@ use fs::{Identity, Location, NodeKind};
 
 use super::descriptors::Descriptors;
 use super::directory::parse_number;
-use super::{number, status};
+use super::{counters, number, status};
 use crate::process::{Process, Thread, table};
 
 /// Whom a directory is about: a process, or one thread of it.
@@ -104,6 +104,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("cwd", Item::Place(|thread| Some(thread.directory().current()))),
     ("environ", Item::Text(status::environment, 0o400)),
     ("exe", Item::Place(|thread| thread.process.executable())),
+    ("ferry", Item::Text(counters::calls, 0o444)),
     ("fd", Item::Descriptors { is_information: false }),
     ("fdinfo", Item::Descriptors { is_information: true }),
     ("limits", Item::Text(status::limits, 0o444)),

@@ -1,0 +1,333 @@
+//! What happened since boot, counted: per core, per thread, and per process and call number.
+//!
+//! Rule of every counter of a core or a thread: one writer at a time, its own core, which loads, adds
+//! and stores; so counting is two plain instructions, and whoever reads sees some recent value. What
+//! several threads of a process count together is added atomically. A trap costs one counter of its
+//! core, one of its thread and one of its process; a posted call costs one of its syspage.
+//!
+//! `docs/architecture.md` says what each name means; `/proc/ferry/counters`, `/proc/PID/ferry` and
+//! `ferry run --stats` show them.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::task::Poll;
+
+use abi::console::{CORE_COUNTERS, CoreCounters};
+use base::cpu::{CpuId, PerCpu};
+use base::sync::Once;
+use base::task;
+use hal::Pending;
+use policy::table::CALL_LIMIT;
+
+use crate::posted::Syspage;
+use crate::process::{Process, Thread};
+
+/// Call numbers per block of a `CallTable`.
+const BLOCK: usize = 64;
+
+/// A counter with one writer at a time.
+#[derive(Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// At zero.
+    pub const fn new() -> Counter {
+        Counter(AtomicU64::new(0))
+    }
+
+    /// Adds; only its writer does.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+    }
+
+    /// Its value, or a recent one.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of a core. `doorbells` and `parks` are counted by `base::task`.
+pub struct Core {
+    /// Faults of user code.
+    pub faults: Counter,
+    /// Calls that trapped and were carried out here.
+    pub local: Counter,
+    /// Calls that trapped here and were sent to another core.
+    pub remote: Counter,
+    /// Posted calls that this core found.
+    pub posted: Counter,
+    /// Interrupts taken in user mode or halted.
+    pub interrupts: Counter,
+    /// Times that another thread than before entered user mode.
+    pub switches: Counter,
+    /// Looks of the scanner at a syspage.
+    pub visits: Counter,
+    /// Looks that found something.
+    pub hits: Counter,
+    /// The thread that entered user mode last.
+    last_thread: AtomicU32,
+}
+
+static CORES: PerCpu<Core> = PerCpu::new(
+    [const {
+        Core {
+            faults: Counter::new(),
+            local: Counter::new(),
+            remote: Counter::new(),
+            posted: Counter::new(),
+            interrupts: Counter::new(),
+            switches: Counter::new(),
+            visits: Counter::new(),
+            hits: Counter::new(),
+            last_thread: AtomicU32::new(0),
+        }
+    }; hal::MAX_CPUS],
+);
+
+/// The counters of this core.
+#[inline]
+pub fn here() -> &'static Core {
+    CORES.here()
+}
+
+/// A thread is about to enter user mode on this core.
+#[inline]
+pub fn note_entry(thread: &Thread) {
+    let (core, tid) = (here(), thread.tid().0.unsigned_abs());
+    if core.last_thread.load(Ordering::Relaxed) != tid {
+        core.last_thread.store(tid, Ordering::Relaxed);
+        core.switches.add(1);
+        thread.counters.switches.add(1);
+    }
+}
+
+/// This core took interrupts.
+pub fn note_interrupts(pending: &Pending) {
+    let count = [pending.timer, pending.ipi, pending.device].iter().filter(|came| **came).count();
+    here().interrupts.add(count as u64);
+}
+
+/// The counters of a core as they are told to users, in the order of `CORE_COUNTERS`.
+pub fn of_core(core: CpuId) -> CoreCounters {
+    let cells = CORES.of(core);
+    let base = task::core_counts(core);
+    let [faults, local, remote] = [&cells.faults, &cells.local, &cells.remote].map(Counter::get);
+    let values: [u64; CORE_COUNTERS.len()] = [
+        // Every trap is one of these.
+        faults + local + remote,
+        local,
+        remote,
+        cells.posted.get(),
+        base.doorbells,
+        cells.interrupts.get(),
+        cells.switches.get(),
+        base.parks,
+        cells.visits.get(),
+        cells.hits.get(),
+    ];
+    CoreCounters { core: core.index() as u32, reserved: 0, values }
+}
+
+/// Counters of a thread; the core that it is on writes them, or the one that serves its call.
+#[derive(Default)]
+pub struct ThreadCounters {
+    /// Times that it trapped.
+    pub traps: Counter,
+    /// Calls that it posted into syspages that it has given back.
+    pub posted_before: Counter,
+    /// Times that it asked for a look at its syspage (`ferry_wait`).
+    pub doorbells: Counter,
+    /// Times that it entered user mode on a core where another thread had been.
+    pub switches: Counter,
+}
+
+impl ThreadCounters {
+    /// Calls posted so far.
+    pub fn posted(&self, syspage: Option<&Syspage>) -> u64 {
+        self.posted_before.get() + syspage.map_or(0, |syspage| syspage.posted_counts().sum())
+    }
+}
+
+/// One number per call and column, in blocks that are made when they are first needed.
+pub struct CallTable<const COLUMNS: usize> {
+    blocks: [Once<Box<Block<COLUMNS>>>; CALL_LIMIT / BLOCK],
+}
+
+type Block<const COLUMNS: usize> = [[AtomicU64; COLUMNS]; BLOCK];
+
+impl<const COLUMNS: usize> CallTable<COLUMNS> {
+    const fn new() -> Self {
+        CallTable { blocks: [const { Once::new() }; CALL_LIMIT / BLOCK] }
+    }
+
+    #[inline]
+    fn add(&self, number: usize, column: usize, count: u64) {
+        let Some(once) = self.blocks.get(number / BLOCK) else { return };
+        let block = once.get().unwrap_or_else(|| once.call_once(new_block));
+        block[number % BLOCK][column].fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn get(&self, number: usize) -> [u64; COLUMNS] {
+        let block = self.blocks.get(number / BLOCK).and_then(Once::get);
+        block.map_or([0; COLUMNS], |block| {
+            core::array::from_fn(|column| block[number % BLOCK][column].load(Ordering::Relaxed))
+        })
+    }
+}
+
+#[cold]
+fn new_block<const COLUMNS: usize>() -> Box<Block<COLUMNS>> {
+    Box::new(core::array::from_fn(|_| core::array::from_fn(|_| AtomicU64::new(0))))
+}
+
+/// Columns of trapped calls.
+const LOCAL: usize = 0;
+const REMOTE: usize = 1;
+const LOCAL_WAITS: usize = 2;
+const REMOTE_WAITS: usize = 3;
+/// Columns of posted calls.
+const POSTED: usize = 0;
+const POSTED_WAITS: usize = 1;
+
+/// Counters of a process, per call number.
+pub struct ProcessCounters {
+    trapped: CallTable<4>,
+    posted: CallTable<2>,
+}
+
+/// What one kind of call of one process came to.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct CallCounts {
+    /// Posted.
+    pub posted: u64,
+    /// Trapped and sent to another core.
+    pub remote: u64,
+    /// Trapped and carried out on the caller's core.
+    pub local: u64,
+    /// Answers for which the caller's core spun in the kernel.
+    pub spins: u64,
+    /// Times that the caller was suspended until there was an answer.
+    pub waits: u64,
+}
+
+impl Default for ProcessCounters {
+    fn default() -> Self {
+        ProcessCounters { trapped: CallTable::new(), posted: CallTable::new() }
+    }
+}
+
+impl ProcessCounters {
+    /// Takes over what was counted at a syspage that goes away.
+    pub fn absorb(&self, thread: &Thread, syspage: &Syspage) {
+        let mut sum = 0;
+        for (number, count) in syspage.posted_counts().enumerate().filter(|(_, count)| *count > 0) {
+            self.posted.add(number, POSTED, count);
+            sum += count;
+        }
+        thread.counters.posted_before.add(sum);
+    }
+
+    /// A thread has to wait for a call that it posted.
+    pub fn note_posted_wait(&self, number: usize) {
+        self.posted.add(number, POSTED_WAITS, 1);
+    }
+}
+
+/// What a process did with each call that occurred, by number.
+pub fn of_process(process: &Process) -> impl Iterator<Item = (usize, CallCounts)> {
+    // Kept until the lock of the process is free again: the last one to let go frees pages.
+    let mut syspages = Vec::new();
+    process.for_each_thread(|thread| syspages.extend(thread.syspage()));
+    let mut here = vec![0; CALL_LIMIT];
+    for syspage in &syspages {
+        here.iter_mut().zip(syspage.posted_counts()).for_each(|(sum, count)| *sum += count);
+    }
+    (0..CALL_LIMIT)
+        .zip(here)
+        .map(|(number, here)| (number, of_call(&process.counters, number, here)))
+        .filter(|(_, counts)| *counts != CallCounts::default())
+}
+
+fn of_call(counters: &ProcessCounters, number: usize, posted_here: u64) -> CallCounts {
+    let trapped = counters.trapped.get(number);
+    let posted = counters.posted.get(number);
+    CallCounts {
+        posted: posted[POSTED] + posted_here,
+        remote: trapped[REMOTE],
+        local: trapped[LOCAL],
+        spins: trapped[REMOTE].saturating_sub(trapped[REMOTE_WAITS]),
+        waits: trapped[LOCAL_WAITS] + trapped[REMOTE_WAITS] + posted[POSTED_WAITS],
+    }
+}
+
+/// A call of this core's thread is carried out here.
+#[inline]
+pub fn note_local(thread: &Thread, number: usize) {
+    here().local.add(1);
+    thread.process.counters.trapped.add(number, LOCAL, 1);
+}
+
+/// A call of this core's thread is sent to another core.
+#[inline]
+pub fn note_remote(thread: &Thread, number: usize) {
+    here().remote.add(1);
+    thread.process.counters.trapped.add(number, REMOTE, 1);
+}
+
+/// Waits for a trapped call, and notes it when that takes more than one look.
+pub async fn watch<F: Future>(
+    thread: &Thread,
+    number: usize,
+    is_remote: bool,
+    future: F,
+) -> F::Output {
+    let mut future = pin!(future);
+    let mut is_noted = false;
+    poll_fn(|context| {
+        let poll = future.as_mut().poll(context);
+        if poll.is_pending() && !is_noted {
+            is_noted = true;
+            let column = if is_remote { REMOTE_WAITS } else { LOCAL_WAITS };
+            thread.process.counters.trapped.add(number, column, 1);
+        }
+        match poll {
+            Poll::Ready(output) => Poll::Ready(output),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_memory_for_the_calls_that_occur_only() {
+        let table = CallTable::<2>::new();
+        assert_eq!(table.get(CALL_LIMIT - 1), [0, 0]);
+        table.add(CALL_LIMIT - 1, 1, 5);
+        table.add(CALL_LIMIT, 0, 7);
+        table.add(usize::MAX, 0, 7);
+        assert_eq!(table.get(CALL_LIMIT - 1), [0, 5]);
+        assert_eq!(table.get(CALL_LIMIT), [0, 0]);
+        assert_eq!(table.blocks.iter().filter(|block| block.get().is_some()).count(), 1);
+    }
+
+    #[test]
+    fn answers_without_a_wait_are_spins() {
+        let counters = ProcessCounters::default();
+        for column in [REMOTE, REMOTE, REMOTE, REMOTE_WAITS, LOCAL, LOCAL_WAITS] {
+            counters.trapped.add(3, column, 1);
+        }
+        counters.note_posted_wait(3);
+        let counts = of_call(&counters, 3, 10);
+        let expected = CallCounts { posted: 10, remote: 3, local: 1, spins: 2, waits: 3 };
+        assert_eq!(counts, expected);
+    }
+}
