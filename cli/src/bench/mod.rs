@@ -1,27 +1,41 @@
 //! `ferry bench`: Ferry and Debian's Linux kernel side by side in the same QEMU.
 //!
-//! A repeat boots Ferry once per call path and Linux once, in turn, with the same static guest
-//! program, and a result is the ratio of the medians with a bootstrap interval. A boot that fails or
-//! exceeds its deadline is reported and left out; its case then has fewer repeats, or none, and the
-//! command ends with status 1.
+//! A repeat makes all runs of a suite in turn, each a boot of Ferry or of Linux with the same static
+//! guest program, and a result is the ratio of the medians with a bootstrap interval. A run that fails
+//! or exceeds its deadline is reported and left out; its case then has fewer repeats, or none, and the
+//! command ends with status 1. `suite.rs` says what a suite is, `suites/` has them.
 
 mod boot;
-mod null;
+mod compare;
+mod guest;
+mod measure;
+mod outcome;
 mod peer;
+mod progress;
+mod record;
+mod report;
 mod statistics;
+mod suite;
+mod suites;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
-use serde::Serialize;
+use clap::{Args, Subcommand, ValueEnum};
 
-use statistics::Interval;
+use measure::Wanted;
+use record::Record;
+
+/// How often everything is measured with `--quick`.
+const QUICK: u32 = 3;
 
 /// Put Ferry and Linux side by side.
 #[derive(Args)]
-#[command(after_help = "Example:\n  ferry bench null --repeat 5 --json null.json")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  ferry bench posted --quick\n  ferry bench null --repeat 5 --json null.json"
+)]
 pub struct Arguments {
     /// The suites to run; `ferry bench --list` names them.
     suites: Vec<String>,
@@ -32,11 +46,38 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value = "linux")]
     peer: PeerChoice,
     /// How often everything is measured.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
+    /// Measure everything 3 times only.
+    #[arg(long, conflicts_with = "repeat")]
+    quick: bool,
+    /// Only the cases that need no virtual machine.
+    #[arg(long)]
+    native: bool,
     /// Write the results to FILE as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Keep the results, with machine, versions and command line, in DIR.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Put two results side by side.
+    Compare {
+        /// Results: a directory that `ferry bench` named.
+        first: PathBuf,
+        /// Other results of the same suite.
+        second: PathBuf,
+    },
+    /// Keep results in the source tree and make docs/results.md of them.
+    Record {
+        /// Results: a directory that `ferry bench` named.
+        results: PathBuf,
+    },
 }
 
 /// What Ferry is compared with.
@@ -48,121 +89,64 @@ enum PeerChoice {
     None,
 }
 
-/// One line of a result table, as it is written to JSON.
-#[derive(Clone, Debug, Serialize)]
-struct Outcome {
-    suite: &'static str,
-    case: &'static str,
-    unit: &'static str,
-    /// Median on Ferry.
-    ferry: Option<f64>,
-    /// Median on the peer.
-    peer: Option<f64>,
-    /// Ferry over peer.
-    ratio: Option<f64>,
-    /// Lower end of the 95 % bootstrap interval of the ratio.
-    ratio_low: Option<f64>,
-    /// Upper end of the 95 % bootstrap interval of the ratio.
-    ratio_high: Option<f64>,
-    /// Pairs of measurements.
-    repeats: usize,
-    /// The ratio that Ferry wants to stay within.
-    target: f64,
-    /// Whether it does.
-    met: bool,
-}
-
-/// What a case measures and where its two figures come from.
-struct Case {
-    name: &'static str,
-    unit: &'static str,
-    /// Key of the figure on Ferry, in `Samples`.
-    ferry: &'static str,
-    /// Key of the figure on the peer.
-    peer: &'static str,
-    target: f64,
-}
-
-/// Figures by key, one per repeat that yielded one.
-type Samples = BTreeMap<String, Vec<f64>>;
-
 /// Runs the command; the exit status of the tool.
 pub fn run(options: &Arguments) -> Result<u8> {
-    if options.list {
-        println!(
-            "null    the shortest things: null call, read of a byte, fork, exec, page fault, boot"
-        );
-        return Ok(0);
+    match &options.action {
+        Some(Action::Compare { first, second }) => compare::run(first, second).map(|()| 0),
+        Some(Action::Record { results }) => report::run(results).map(|()| 0),
+        None if options.list => {
+            for suite in suites::SUITES {
+                println!("{:<8}{}", suite.name, suite.about);
+            }
+            Ok(0)
+        }
+        None => measure_all(options),
     }
+}
+
+fn measure_all(options: &Arguments) -> Result<u8> {
     if options.suites.is_empty() {
         bail!("name a suite to run; `ferry bench --list` shows them");
     }
-    if let Some(unknown) = options.suites.iter().find(|suite| *suite != null::NAME) {
-        bail!("there is no suite {unknown:?}; `ferry bench --list` shows them");
+    let find = |name: &String| {
+        suites::find(name)
+            .with_context(|| format!("there is no suite {name:?}; `ferry bench --list` shows them"))
+    };
+    let chosen = options.suites.iter().map(find).collect::<Result<Vec<_>>>()?;
+    let wanted = Wanted {
+        repeats: if options.quick { QUICK } else { options.repeat },
+        with_peer: options.peer == PeerChoice::Linux,
+        is_native: options.native,
+    };
+    let mut record = Record::begin(wanted.repeats);
+    let directory =
+        options.out.clone().unwrap_or_else(|| record.default_directory(&options.suites));
+    let interrupted = measure::watch_interrupts()?;
+    for suite in chosen {
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        let earlier = record.clone();
+        let measured = measure::measure(suite, wanted, &interrupted, |measured| {
+            record = earlier.clone();
+            record.outcomes.extend(outcome::outcomes(suite, &measured.samples, wanted.is_native));
+            record.failures.extend(measured.failures.iter().cloned());
+            record.write(&directory)
+        })?;
+        let outcomes = outcome::outcomes(suite, &measured.samples, wanted.is_native);
+        outcome::print_table(&outcomes);
+        for failure in &measured.failures {
+            eprintln!("ferry bench: {failure}");
+        }
     }
-    let (samples, failures) = null::measure(options.repeat, options.peer == PeerChoice::Linux)?;
-    let outcomes: Vec<Outcome> =
-        null::CASES.iter().map(|case| outcome(null::NAME, case, &samples)).collect();
-    print_table(&outcomes);
-    for failure in &failures {
-        eprintln!("ferry bench: {failure}");
-    }
+    // What the peer is may only be known now.
+    record.circumstances = record::Circumstances::look();
+    record.write(&directory)?;
+    eprintln!("ferry bench: the results are in {}", directory.display());
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&outcomes)?;
+        let text = serde_json::to_string_pretty(&record.outcomes)?;
         std::fs::write(path, text + "\n")
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(u8::from(!failures.is_empty()))
-}
-
-fn outcome(suite: &'static str, case: &Case, samples: &Samples) -> Outcome {
-    let none = Vec::new();
-    let ferry = samples.get(case.ferry).unwrap_or(&none);
-    let peer = samples.get(case.peer).unwrap_or(&none);
-    let ratio = statistics::ratio_interval(ferry, peer);
-    let (low, high) = match ratio {
-        Some(Interval { low, high, .. }) => (Some(low), Some(high)),
-        None => (None, None),
-    };
-    Outcome {
-        suite,
-        case: case.name,
-        unit: case.unit,
-        ferry: statistics::median(ferry),
-        peer: statistics::median(peer),
-        ratio: ratio.map(|interval| interval.middle),
-        ratio_low: low,
-        ratio_high: high,
-        repeats: ferry.len().min(peer.len()),
-        target: case.target,
-        met: ratio.is_some_and(|interval| interval.middle <= case.target),
-    }
-}
-
-fn print_table(outcomes: &[Outcome]) {
-    let figure = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
-    let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
-    println!(
-        "{:<20} {:>4} {:>14} {:>14} {:>7} {:>15} {:>7} {:>4}",
-        "case", "unit", "Ferry", "Linux", "ratio", "95 %", "target", "met"
-    );
-    for row in outcomes {
-        println!(
-            "{:<20} {:>4} {:>14} {:>14} {:>7} {:>15} {:>7.2} {:>4}",
-            row.case,
-            row.unit,
-            figure(row.ferry),
-            figure(row.peer),
-            ratio(row.ratio),
-            format!("{}..{}", ratio(row.ratio_low), ratio(row.ratio_high)),
-            row.target,
-            if row.ratio.is_none() {
-                "-"
-            } else if row.met {
-                "yes"
-            } else {
-                "no"
-            },
-        );
-    }
+    Ok(u8::from(!record.failures.is_empty()))
 }

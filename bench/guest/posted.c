@@ -1,0 +1,237 @@
+/*
+ * The guest program of the suite `posted`: calls by trap and calls that are posted, one at a time and
+ * in batches; `case.h` says how figures are made. The same static binary runs on Ferry and on Linux.
+ *
+ *     posted trap      the calls by trap, with the C library's syscall(): nothing here is made for Ferry
+ *     posted post      the same calls posted, batches of them, and two processes that post at once
+ *     posted quiet     ten seconds of posted calls, and what the application core counted meanwhile
+ *     posted uring     NOP requests of io_uring in batches of 64, plain and polled
+ *
+ * Without an argument: `trap`, then `uring`. Where the kernel has none of what is asked for, there are
+ * no lines of it.
+ */
+#define _GNU_SOURCE
+#include <ferry.h>
+
+#include "case.h"
+#include "uring.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { DEPTH = FERRY_ENTRIES, SHARE_SECONDS = 2, QUIET_SECONDS = 10 };
+
+static int zero, null, file;
+static char byte;
+static struct stat status;
+static struct timespec moment;
+
+#define EXPECT(call, expected)                                                                     \
+    do {                                                                                           \
+        if ((call) != (expected))                                                                  \
+            case_fail(#call);                                                                      \
+    } while (0)
+
+/* Each operation as two loops: by trap and posted. The number of the parent is not 0 for anyone but
+ * process 1, so it is only used up. */
+#define OPERATION(name, expected, ...)                                                             \
+    static void trap_##name(int count)                                                             \
+    {                                                                                              \
+        while (count-- > 0)                                                                        \
+            EXPECT(syscall(__VA_ARGS__), expected);                                                \
+    }                                                                                              \
+    static void post_##name(int count)                                                             \
+    {                                                                                              \
+        while (count-- > 0)                                                                        \
+            EXPECT(ferry_call(__VA_ARGS__), expected);                                             \
+    }
+
+static long parent;
+OPERATION(getppid, parent, SYS_getppid)
+OPERATION(read_1, 1, SYS_read, zero, &byte, 1)
+OPERATION(write_1, 1, SYS_write, null, &byte, 1)
+OPERATION(fstat, 0, SYS_fstat, file, &status)
+OPERATION(lseek, 0, SYS_lseek, file, 0, SEEK_CUR)
+OPERATION(clock_gettime, 0, SYS_clock_gettime, CLOCK_MONOTONIC, &moment)
+
+#define EACH_OPERATION(measure)                                                                    \
+    measure(getppid) measure(read_1) measure(write_1) measure(fstat) measure(lseek)                \
+        measure(clock_gettime)
+
+static void measure_traps(void)
+{
+#define TRAP(name) case_batches("trap_", #name, trap_##name, CASE_CALLS);
+    EACH_OPERATION(TRAP)
+    case_singles("trap_", "getppid", trap_getppid);
+}
+
+static int batch;
+
+/* `count` calls in batches of `batch`. */
+static void post_batches(int count)
+{
+    int indexes[DEPTH];
+    for (; count > 0; count -= batch) {
+        for (int i = 0; i < batch; i++)
+            if ((indexes[i] = ferry_prep(SYS_getppid)) < 0)
+                case_fail("ferry_prep");
+        ferry_submit();
+        /* From the last: when it is there, the others mostly are too. */
+        for (int i = batch - 1; i >= 0; i--)
+            EXPECT(ferry_result(indexes[i]), parent);
+    }
+}
+
+struct shares {
+    volatile int go, stop;
+    struct {
+        volatile uint64_t calls;
+        char own_line[56];
+    } of[2];
+};
+
+static void post_until_stopped(struct shares *shares, int self)
+{
+    uint64_t calls = 0;
+    parent = getppid();
+    if (!ferry_available())
+        _exit(1);
+    while (!shares->go)
+        syscall(SYS_sched_yield);
+    while (!shares->stop) {
+        post_getppid(16);
+        calls += 16;
+    }
+    shares->of[self].calls = calls;
+    _exit(0);
+}
+
+/* Two processes post for a while: who got less, over who got more. */
+static void measure_shares(void)
+{
+    struct shares *shares = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t children[2];
+    double calls[2];
+    if (shares == MAP_FAILED)
+        case_fail("mmap");
+    for (int self = 0; self < 2; self++) {
+        children[self] = fork();
+        if (children[self] < 0)
+            case_fail("fork");
+        if (children[self] == 0)
+            post_until_stopped(shares, self);
+    }
+    usleep(50000);
+    shares->go = 1;
+    sleep(SHARE_SECONDS);
+    shares->stop = 1;
+    for (int self = 0; self < 2; self++) {
+        int how;
+        if (waitpid(children[self], &how, 0) < 0 || how != 0)
+            case_fail("a process that posts");
+        calls[self] = (double)shares->of[self].calls;
+    }
+    double worst = calls[0] < calls[1] ? calls[0] : calls[1];
+    case_print("two_processes_share", "", "ratio", worst / (calls[0] + calls[1] - worst));
+    case_print("two_processes_rate", "", "calls/s", (calls[0] + calls[1]) / SHARE_SECONDS);
+}
+
+/* A counter of one core in /proc/ferry/counters, lines `coreN NAME VALUE`; -1 where there is none. */
+static double counter(int wanted, const char *name)
+{
+    FILE *counters = fopen("/proc/ferry/counters", "r");
+    char line[256], found[64];
+    double sum = 0, value;
+    int core, any = 0;
+    if (!counters)
+        return -1;
+    while (fgets(line, sizeof line, counters))
+        if (sscanf(line, "core%d %63s %lf", &core, found, &value) == 3 && core == wanted &&
+            strcmp(found, name) == 0) {
+            sum += value;
+            any = 1;
+        }
+    fclose(counters);
+    return any ? sum : -1;
+}
+
+/* What the core of this program counted while `run(count)` was repeated for some seconds. */
+static void measure_quiet(void)
+{
+    unsigned core;
+    uint64_t calls = 0;
+    if (syscall(SYS_getcpu, &core, 0, 0) != 0)
+        case_fail("getcpu");
+    double traps = counter((int)core, "traps"), interrupts = counter((int)core, "interrupts");
+    uint64_t end = case_ticks() + (uint64_t)(QUIET_SECONDS * 1e9 / case_ns_per_tick);
+    while (case_ticks() < end) {
+        post_getppid(1000);
+        calls += 1000;
+    }
+    /* Reading a file takes a few traps more. */
+    double traps_after = counter((int)core, "traps");
+    double interrupts_after = counter((int)core, "interrupts");
+    case_print("quiet_rate", "", "calls/s", (double)calls / QUIET_SECONDS);
+    if (traps >= 0)
+        case_print("traps_per_1000", "", "traps", (traps_after - traps) / (double)calls * 1000);
+    if (interrupts >= 0)
+        case_print("interrupts_in_10_s", "", "count", interrupts_after - interrupts);
+}
+
+static void measure_posted(void)
+{
+#define POST(name) case_batches("posted_", #name, post_##name, CASE_CALLS);
+    EACH_OPERATION(POST)
+    case_singles("posted_", "getppid", post_getppid);
+    for (batch = 1; batch <= DEPTH; batch *= 2) {
+        char name[32];
+        snprintf(name, sizeof name, "getppid_batch_%d", batch);
+        case_batches("posted_", name, post_batches, 4 * DEPTH);
+    }
+    measure_shares();
+}
+
+static struct uring ring;
+
+static void run_nops(int count)
+{
+    for (; count > 0; count -= DEPTH)
+        uring_nops(&ring, DEPTH);
+}
+
+static void measure_uring(void)
+{
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(0, &here);
+    sched_setaffinity(0, sizeof here, &here);
+    if (uring_open(&ring, DEPTH, -1) == 0)
+        case_batches("", "io_uring_nop_64", run_nops, 4 * DEPTH);
+    if (uring_open(&ring, DEPTH, 1) == 0)
+        case_batches("", "io_uring_sqpoll_nop_64", run_nops, 4 * DEPTH);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    case_begin(what);
+    parent = syscall(SYS_getppid);
+    zero = open("/dev/zero", O_RDONLY);
+    null = open("/dev/null", O_WRONLY);
+    file = open("/tmp/posted", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (zero < 0 || null < 0 || file < 0)
+        case_fail("a file of the benchmark");
+    if (*what == 0 || strcmp(what, "trap") == 0)
+        measure_traps();
+    if (*what == 0 || strcmp(what, "uring") == 0)
+        measure_uring();
+    if (strcmp(what, "post") == 0 && ferry_available())
+        measure_posted();
+    if (strcmp(what, "quiet") == 0 && ferry_available())
+        measure_quiet();
+    case_end();
+    return 0;
+}

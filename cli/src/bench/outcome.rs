@@ -1,0 +1,206 @@
+//! Outcomes: what is made of the figures, and the table of them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::statistics::{self, Interval};
+use super::suite::{Case, Suite};
+
+/// Figures by name, one per repeat that yielded one.
+pub type Samples = BTreeMap<String, Vec<f64>>;
+
+/// One line of a result table, as it is written to JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Name of the suite.
+    pub suite: String,
+    /// Name of the case.
+    pub case: String,
+    /// Of `ferry` and `peer`.
+    pub unit: String,
+    /// Median on Ferry.
+    pub ferry: Option<f64>,
+    /// Median of what it is compared with.
+    pub peer: Option<f64>,
+    /// Ferry over peer.
+    pub ratio: Option<f64>,
+    /// Lower end of the 95 % bootstrap interval of the ratio.
+    pub ratio_low: Option<f64>,
+    /// Upper end of the 95 % bootstrap interval of the ratio.
+    pub ratio_high: Option<f64>,
+    /// Measurements that both sides have at least; Ferry's where there is no other side.
+    pub repeats: usize,
+    /// What Ferry wants.
+    pub target: f64,
+    /// What has to be how large: `ratio <=`, `value >=` and so on.
+    pub target_of: String,
+    /// Whether Ferry reaches it; `None` when it was not measured.
+    pub met: Option<bool>,
+    /// Medians of the figures beside.
+    pub counters: BTreeMap<String, f64>,
+    /// What a paper reports for the like.
+    pub paper: Option<String>,
+    /// Ferry's figures, one per repeat.
+    pub samples: Vec<f64>,
+}
+
+/// The outcomes of a suite; with `is_native`, of the cases that the host alone yields.
+pub fn outcomes(suite: &Suite, samples: &Samples, is_native: bool) -> Vec<Outcome> {
+    let cases = suite.cases.iter().filter(|case| !is_native || case.ferry.starts_with("host "));
+    cases.map(|case| outcome(suite.name, case, samples)).collect()
+}
+
+fn outcome(suite: &str, case: &Case, samples: &Samples) -> Outcome {
+    let figures = |name: &str| -> Vec<f64> {
+        let figures = samples.get(name).into_iter().flatten();
+        figures.map(|figure| if case.is_rate { 1e3 / figure } else { *figure }).collect()
+    };
+    let (ferry, peer) = (figures(case.ferry), figures(case.peer));
+    let interval = statistics::ratio_interval(&ferry, &peer);
+    let value = statistics::median(&ferry);
+    let ratio = interval.map(|Interval { middle, .. }| middle);
+    let counters = case.counters.iter().filter_map(|name| {
+        let value = statistics::median(samples.get(*name)?)?;
+        Some((name.split(' ').next_back()?.to_owned(), value))
+    });
+    Outcome {
+        suite: suite.to_owned(),
+        case: case.name.to_owned(),
+        unit: case.unit.to_owned(),
+        ferry: value,
+        peer: statistics::median(&peer),
+        ratio,
+        ratio_low: interval.map(|Interval { low, .. }| low),
+        ratio_high: interval.map(|Interval { high, .. }| high),
+        repeats: if case.peer.is_empty() { ferry.len() } else { ferry.len().min(peer.len()) },
+        target: case.target.bound(),
+        target_of: case.target.relation().to_owned(),
+        met: case.target.is_met(value, ratio),
+        counters: counters.collect(),
+        paper: case.paper.map(str::to_owned),
+        samples: ferry,
+    }
+}
+
+/// A figure for people: three significant digits at least, `-` for none.
+pub fn figure(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(value) if value == 0.0 || value.abs() >= 100.0 => format!("{value:.0}"),
+        Some(value) if value.abs() >= 10.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.3}"),
+    }
+}
+
+/// `yes`, `no`, or `-` when it was not measured.
+pub fn yes_or_no(met: Option<bool>) -> &'static str {
+    match met {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "-",
+    }
+}
+
+/// The rows of the table, as cells.
+pub fn rows(outcomes: &[Outcome]) -> Vec<[String; 8]> {
+    let row = |row: &Outcome| {
+        let interval = match (row.ratio_low, row.ratio_high) {
+            (None, _) | (_, None) => String::new(),
+            (low, high) => format!("{}..{}", figure(low), figure(high)),
+        };
+        [
+            row.case.clone(),
+            row.unit.clone(),
+            figure(row.ferry),
+            figure(row.peer),
+            figure(row.ratio),
+            interval,
+            format!("{} {}", row.target_of, row.target),
+            yes_or_no(row.met).to_owned(),
+        ]
+    };
+    outcomes.iter().map(row).collect()
+}
+
+/// Heads of the columns of `rows`.
+pub const HEADS: [&str; 8] = ["case", "unit", "Ferry", "beside", "ratio", "95 %", "target", "met"];
+
+/// Prints the table on standard output.
+pub fn print_table(outcomes: &[Outcome]) {
+    print_columns(&HEADS, &rows(outcomes));
+    for outcome in outcomes.iter().filter(|outcome| !outcome.counters.is_empty()) {
+        let counters = outcome.counters.iter();
+        let counters = counters.map(|(name, value)| format!("{name} {}", figure(Some(*value))));
+        println!("{}: {}", outcome.case, counters.collect::<Vec<_>>().join(", "));
+    }
+}
+
+/// Prints cells in columns: the first to the left, the others to the right.
+pub fn print_columns<const COUNT: usize>(heads: &[&str; COUNT], rows: &[[String; COUNT]]) {
+    let widths: [usize; COUNT] = std::array::from_fn(|at| {
+        let cells = rows.iter().map(|row| row[at].chars().count());
+        cells.chain([heads[at].len()]).max().unwrap_or(0)
+    });
+    let print = |cells: [&str; COUNT]| {
+        let mut line = format!("{:<width$}", cells[0], width = widths[0]);
+        for (cell, width) in cells.iter().zip(widths).skip(1) {
+            line += &format!("  {cell:>width$}");
+        }
+        println!("{}", line.trim_end());
+    };
+    print(*heads);
+    for row in rows {
+        print(std::array::from_fn(|at| row[at].as_str()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::suite::{Target, case};
+
+    fn samples(figures: &[(&str, &[f64])]) -> Samples {
+        figures.iter().map(|(name, values)| ((*name).to_owned(), values.to_vec())).collect()
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_the_medians() {
+        let samples = samples(&[("a x", &[1.0, 2.0, 9.0]), ("b x", &[4.0, 4.0])]);
+        let outcome = outcome("s", &case("c", "ns", "a x", "b x", 0.5), &samples);
+        assert_eq!((outcome.ferry, outcome.peer), (Some(2.0), Some(4.0)));
+        assert_eq!((outcome.ratio, outcome.met, outcome.repeats), (Some(0.5), Some(true), 2));
+    }
+
+    #[test]
+    fn rates_are_per_microsecond_and_larger_is_better() {
+        let samples = samples(&[("a x", &[5.0]), ("b x", &[50.0])]);
+        let case = case("c", "ns", "a x", "b x", 0.0).rate(8.0);
+        let outcome = outcome("s", &case, &samples);
+        assert_eq!((outcome.ferry, outcome.peer), (Some(200.0), Some(20.0)));
+        assert_eq!((outcome.ratio, outcome.met), (Some(10.0), Some(true)));
+    }
+
+    #[test]
+    fn a_case_without_a_peer_is_judged_by_its_value() {
+        let samples = samples(&[("a x", &[3.0]), ("a y", &[7.0])]);
+        let case = case("c", "", "a x", "", 0.0).wants(Target::ValueAtMost(1.0)).beside(&["a y"]);
+        let outcome = outcome("s", &case, &samples);
+        assert_eq!((outcome.ratio, outcome.met, outcome.repeats), (None, Some(false), 1));
+        assert_eq!(outcome.counters.get("y"), Some(&7.0));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_neither_met_nor_missed() {
+        let outcome = outcome("s", &case("c", "ns", "a x", "b x", 0.5), &Samples::new());
+        assert_eq!((outcome.ferry, outcome.ratio, outcome.met), (None, None, None));
+    }
+
+    #[test]
+    fn figures_keep_three_digits() {
+        assert_eq!(figure(Some(0.0423)), "0.042");
+        assert_eq!(figure(Some(12.34)), "12.3");
+        assert_eq!(figure(Some(1234.5)), "1234");
+        assert_eq!(figure(None), "-");
+    }
+}

@@ -1,0 +1,180 @@
+//! What a suite is: data. What is run where, and what is made of the figures.
+//!
+//! A new suite is one file in `suites/` and its guest program in `bench/guest`.
+
+/// A set of cases that share one guest program.
+pub struct Suite {
+    /// How it is called on the command line.
+    pub name: &'static str,
+    /// One line for `--list`.
+    pub about: &'static str,
+    /// The guest program's C files, from the root of the source tree.
+    pub sources: &'static [&'static str],
+    /// Folders with its headers, likewise.
+    pub headers: &'static [&'static str],
+    /// Virtual CPUs on both sides.
+    pub cpus: u32,
+    /// What one repeat runs, in this order.
+    pub runs: &'static [Run],
+    /// What is reported.
+    pub cases: &'static [Case],
+}
+
+/// One boot, or one run on the host.
+pub struct Run {
+    /// Its figures are named `SIDE FIGURE`.
+    pub side: &'static str,
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub what: What,
+    /// In the first repeat only: it takes long, or cannot differ.
+    pub is_once: bool,
+}
+
+/// Where something runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Ferry in QEMU, on this call path.
+    Ferry(&'static str),
+    /// The peer in QEMU.
+    Peer,
+    /// The host itself.
+    Host,
+}
+
+/// What runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// The guest program with these arguments; on the peer it is process 1 and has none.
+    Program(&'static [&'static str]),
+    /// `true`, from the start of QEMU to its end: one figure, `wall`, in milliseconds.
+    WallOfTrue,
+    /// An example of the crate `base`, on the host, with these arguments.
+    Example(&'static str, &'static [&'static str]),
+}
+
+/// What is reported, and from which figures.
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// Unit of both figures.
+    pub unit: &'static str,
+    /// Figure of Ferry: `SIDE FIGURE`.
+    pub ferry: &'static str,
+    /// Figure to compare with; empty where there is nothing to compare with.
+    pub peer: &'static str,
+    /// The figures are nanoseconds per operation; what is reported is millions per second.
+    pub is_rate: bool,
+    /// What Ferry wants.
+    pub target: Target,
+    /// Figures that belong to the case, shown beside.
+    pub counters: &'static [&'static str],
+    /// What a paper reports for the like.
+    pub paper: Option<&'static str>,
+}
+
+/// What Ferry wants of a case.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Target {
+    /// Ferry over peer.
+    RatioAtMost(f64),
+    /// Ferry over peer.
+    RatioAtLeast(f64),
+    /// Ferry's figure itself.
+    ValueAtMost(f64),
+    /// Ferry's figure itself.
+    ValueAtLeast(f64),
+}
+
+impl Target {
+    /// The bound.
+    pub fn bound(self) -> f64 {
+        match self {
+            Target::RatioAtMost(bound)
+            | Target::RatioAtLeast(bound)
+            | Target::ValueAtMost(bound)
+            | Target::ValueAtLeast(bound) => bound,
+        }
+    }
+
+    /// What has to be how large.
+    pub fn relation(self) -> &'static str {
+        match self {
+            Target::RatioAtMost(_) => "ratio <=",
+            Target::RatioAtLeast(_) => "ratio >=",
+            Target::ValueAtMost(_) => "value <=",
+            Target::ValueAtLeast(_) => "value >=",
+        }
+    }
+
+    /// Whether it is met; `None` when it was not measured.
+    pub fn is_met(self, value: Option<f64>, ratio: Option<f64>) -> Option<bool> {
+        match self {
+            Target::RatioAtMost(bound) => ratio.map(|ratio| ratio <= bound),
+            Target::RatioAtLeast(bound) => ratio.map(|ratio| ratio >= bound),
+            Target::ValueAtMost(bound) => value.map(|value| value <= bound),
+            Target::ValueAtLeast(bound) => value.map(|value| value >= bound),
+        }
+    }
+}
+
+/// A run of the guest program.
+pub const fn program(side: &'static str, place: Place, arguments: &'static [&'static str]) -> Run {
+    Run { side, place, what: What::Program(arguments), is_once: false }
+}
+
+/// A case that wants a ratio of at most so much.
+pub const fn case(
+    name: &'static str,
+    unit: &'static str,
+    ferry: &'static str,
+    peer: &'static str,
+    most: f64,
+) -> Case {
+    let target = Target::RatioAtMost(most);
+    Case { name, unit, ferry, peer, is_rate: false, target, counters: &[], paper: None }
+}
+
+impl Case {
+    /// Per second instead of nanoseconds, and at least so many times the peer's.
+    pub const fn rate(mut self, least: f64) -> Case {
+        self.is_rate = true;
+        self.unit = "M/s";
+        self.target = Target::RatioAtLeast(least);
+        self
+    }
+
+    /// With another target.
+    pub const fn wants(mut self, target: Target) -> Case {
+        self.target = target;
+        self
+    }
+
+    /// With figures beside.
+    pub const fn beside(mut self, counters: &'static [&'static str]) -> Case {
+        self.counters = counters;
+        self
+    }
+
+    /// With what a paper says.
+    pub const fn paper(mut self, paper: &'static str) -> Case {
+        self.paper = Some(paper);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_itself_meets_the_target_and_nothing_measured_is_neither() {
+        assert_eq!(Target::RatioAtMost(0.5).is_met(None, Some(0.5)), Some(true));
+        assert_eq!(Target::RatioAtMost(0.5).is_met(None, Some(0.51)), Some(false));
+        assert_eq!(Target::RatioAtLeast(8.0).is_met(None, Some(7.9)), Some(false));
+        assert_eq!(Target::ValueAtMost(0.0).is_met(Some(0.0), None), Some(true));
+        assert_eq!(Target::ValueAtLeast(0.9).is_met(Some(0.8), Some(1.0)), Some(false));
+        assert_eq!(Target::ValueAtLeast(0.9).is_met(None, Some(1.0)), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! The suites, one file each.
+
+mod null;
+mod posted;
+
+use super::suite::Suite;
+
+/// All of them, in the order of `--list`.
+pub static SUITES: &[&Suite] = &[&null::SUITE, &posted::SUITE];
+
+/// The suite of this name.
+pub fn find(name: &str) -> Option<&'static Suite> {
+    SUITES.iter().copied().find(|suite| suite.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::suite::Case;
+
+    fn side(figure: &str) -> &str {
+        figure.split(' ').next().unwrap_or(figure)
+    }
+
+    #[test]
+    fn every_figure_of_a_case_comes_from_a_run() {
+        for suite in SUITES {
+            let known = |figure: &str| suite.runs.iter().any(|run| run.side == side(figure));
+            for Case { name, ferry, peer, counters, .. } in suite.cases {
+                assert!(known(ferry), "{}: {name}: {ferry}", suite.name);
+                assert!(peer.is_empty() || known(peer), "{}: {name}: {peer}", suite.name);
+                assert!(counters.iter().all(|counter| known(counter)), "{}: {name}", suite.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_sources_are_there() {
+        for suite in SUITES {
+            assert_eq!(find(suite.name).unwrap().about, suite.about);
+            for (at, case) in suite.cases.iter().enumerate() {
+                assert!(suite.cases[..at].iter().all(|other| other.name != case.name));
+            }
+            for source in suite.sources {
+                let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+                assert!(root.join(source).exists(), "{source}");
+            }
+        }
+    }
+}

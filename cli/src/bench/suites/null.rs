@@ -1,0 +1,39 @@
+//! What the shortest things cost. The guest program is `bench/guest/null.c`.
+
+use crate::bench::suite::{Place, Run, Suite, What, case, program};
+
+const fn wall(side: &'static str, place: Place) -> Run {
+    Run { side, place, what: What::WallOfTrue, is_once: false }
+}
+
+/// See the top of the file.
+pub static SUITE: Suite = Suite {
+    name: "null",
+    about: "the shortest things: null call, read of a byte, fork, exec, page fault, boot",
+    sources: &["bench/guest/null.c"],
+    headers: &[],
+    cpus: 2,
+    runs: &[
+        program("local", Place::Ferry("local"), &[]),
+        program("remote", Place::Ferry("remote"), &[]),
+        wall("remote", Place::Ferry("remote")),
+        program("linux", Place::Peer, &[]),
+        wall("linux", Place::Peer),
+    ],
+    cases: &[
+        case("getppid, local", "ns", "local getppid", "linux getppid", 0.60),
+        case("getppid, remote", "ns", "remote getppid", "linux getppid", 1.5),
+        case("read 1 byte, local", "ns", "local read_zero_1", "linux read_zero_1", 0.60),
+        case("fork, exit, wait", "ns", "remote fork_exit_wait", "linux fork_exit_wait", 0.80),
+        case(
+            "fork, exec, wait",
+            "ns",
+            "remote fork_exec_exit_wait",
+            "linux fork_exec_exit_wait",
+            0.80,
+        ),
+        case("page fault", "ns", "remote page_fault", "linux page_fault", 0.80),
+        case("first user code", "ns", "remote first_user", "linux first_user", 0.10),
+        case("wall time of true", "ms", "remote wall", "linux wall", 0.4),
+    ],
+};
