@@ -158,6 +158,8 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
             }
         }
         thread.processor_time.handled(sample);
+        // Who had to wait has a whole slice again.
+        entered_ns = entered_ns.max(thread.processor_time.running_since_ns());
         if !may_stay(&thread) {
             drop(space);
             user::release(&mut context);

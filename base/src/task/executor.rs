@@ -1,15 +1,20 @@
-//! The executor of a core: its ready queue and its doorbell.
+//! The executor of a core: its ready queues and its doorbell.
+//!
+//! A task that waited and was woken goes into one queue; a task that is new, or that yielded, into
+//! another, where it waits for its turn. The woken come first, so that somebody who waits for little
+//! does not stand behind thousands who want all they can get (a fork bomb, and the one who is to end
+//! it). Only so many in a row, though: then one of the others has its turn.
 
 use core::future::Future;
 use core::pin::Pin;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll};
 
 use hal::{Contract, MAX_CPUS, Machine};
 
 use super::doorbell::Doorbell;
-use super::queue::{Popped, ReadyQueue};
+use super::queue::{Link, Popped, ReadyQueue};
 use super::storage::{Header, Task};
 use crate::cpu::{self, CpuId, CpuLocal, LocalSlot, PerCpu};
 use crate::memory::OutOfMemory;
@@ -18,9 +23,18 @@ use crate::{sync, time};
 
 /// Most tasks that `run_ready` polls before it returns.
 const BATCH: usize = 32;
+/// Most tasks that were woken in a row before one has its turn that was not.
+const MOST_WOKEN: usize = 8;
 
 struct Executor {
-    queue: ReadyQueue,
+    /// Tasks that waited for something, which has come.
+    woken: ReadyQueue,
+    /// New tasks, and those that yielded.
+    in_turn: ReadyQueue,
+    /// Tasks of `woken` that were taken in a row; touched by this core alone.
+    woken_in_a_row: AtomicUsize,
+    /// The task that is being polled yields; touched by this core alone.
+    yields: AtomicBool,
     doorbell: Doorbell,
     /// Tasks that this core started, on whatever core; written by it alone.
     started: AtomicUsize,
@@ -35,7 +49,10 @@ struct Executor {
 static EXECUTORS: PerCpu<Executor> = PerCpu::new(
     [const {
         Executor {
-            queue: ReadyQueue::new(),
+            woken: ReadyQueue::new(),
+            in_turn: ReadyQueue::new(),
+            woken_in_a_row: AtomicUsize::new(0),
+            yields: AtomicBool::new(false),
             doorbell: Doorbell::new(),
             started: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
@@ -45,7 +62,41 @@ static EXECUTORS: PerCpu<Executor> = PerCpu::new(
     }; MAX_CPUS],
 );
 
-/// Whoever borrows it is the consumer of this core's queue.
+impl Executor {
+    #[inline]
+    fn has_ready(&self) -> bool {
+        !self.woken.is_empty() || !self.in_turn.is_empty()
+    }
+
+    /// The task that is to run next.
+    #[inline]
+    fn next(&self) -> Option<NonNull<Link>> {
+        let in_a_row = self.woken_in_a_row.load(Ordering::Relaxed);
+        if in_a_row < MOST_WOKEN
+            && let Some(link) = take(&self.woken)
+        {
+            self.woken_in_a_row.store(in_a_row + 1, Ordering::Relaxed);
+            return Some(link);
+        }
+        self.woken_in_a_row.store(0, Ordering::Relaxed);
+        take(&self.in_turn).or_else(|| take(&self.woken))
+    }
+}
+
+/// Takes the oldest task of a queue of this core.
+#[inline]
+fn take(queue: &ReadyQueue) -> Option<NonNull<Link>> {
+    loop {
+        // SAFETY: whoever borrowed `CONSUMER` is the only consumer of this core's queues.
+        match CONSUMER.with(|()| unsafe { queue.pop() }) {
+            Popped::Empty => return None,
+            Popped::Busy => cpu::relax(),
+            Popped::Link(link) => return Some(link),
+        }
+    }
+}
+
+/// Whoever borrows it is the consumer of this core's queues.
 static CONSUMER: CpuLocal<()> = CpuLocal::new([const { LocalSlot::new(()) }; MAX_CPUS]);
 
 /// How many tasks there are.
@@ -116,7 +167,8 @@ pub fn spawn(
     // SAFETY: as above; the task is idle, so `wake` tells us to queue it, and it has not ended.
     unsafe {
         if header.as_ref().state.wake() {
-            queue(core, header);
+            EXECUTORS.of(core).in_turn.push(Header::link_of(header));
+            ring_doorbell(core);
         }
     }
     Ok(())
@@ -135,7 +187,7 @@ pub fn spawn_with_hook(
     })
 }
 
-/// Puts a task into the queue of its core and rings there.
+/// Puts a task that was woken into the queue of its core and rings there.
 ///
 /// # Safety
 /// `State::wake` or `State::pause` told the caller to; the task has not ended.
@@ -144,7 +196,7 @@ pub(super) unsafe fn queue(core: CpuId, header: NonNull<Header>) {
     let executor = EXECUTORS.of(core);
     // SAFETY: a task is queued at most once, and stays valid until it has ended, which happens only
     // after it was popped.
-    unsafe { executor.queue.push(Header::link_of(header)) };
+    unsafe { executor.woken.push(Header::link_of(header)) };
     ring_doorbell(core);
 }
 
@@ -167,30 +219,25 @@ pub fn is_parked(core: CpuId) -> bool {
 /// Whether this core has tasks to poll.
 #[inline]
 pub fn has_ready() -> bool {
-    !EXECUTORS.here().queue.is_empty()
+    EXECUTORS.here().has_ready()
 }
 
-/// Polls the task of this core that has waited longest. False when none was ready.
+/// Polls a task of this core: of those that were woken, else of the others, the one that has waited
+/// longest. False when none was ready.
 #[inline]
 pub fn run_one() -> bool {
     let executor = EXECUTORS.here();
-    loop {
-        // SAFETY: whoever borrowed `CONSUMER` is the only consumer of this core's queue.
-        match CONSUMER.with(|()| unsafe { executor.queue.pop() }) {
-            Popped::Empty => return false,
-            Popped::Busy => cpu::relax(),
-            Popped::Link(link) => {
-                // SAFETY: a popped link is a task of this core that has not ended.
-                unsafe { run(Header::of_link(link)) };
-                return true;
-            }
-        }
-    }
+    let Some(link) = executor.next() else { return false };
+    // SAFETY: a popped link is a task of this core that has not ended.
+    unsafe { run(executor, Header::of_link(link)) };
+    true
 }
 
 /// # Safety
-/// The task was popped from this core's queue, so it is queued no more and nobody else polls it.
-unsafe fn run(header: NonNull<Header>) {
+/// The task was popped from a queue of this core, whose executor is given, so it is queued no more and
+/// nobody else polls it.
+unsafe fn run(executor: &Executor, header: NonNull<Header>) {
+    executor.yields.store(false, Ordering::Relaxed);
     // SAFETY: a task that has not ended keeps its memory, and we are its only poller.
     unsafe {
         header.as_ref().state.begin();
@@ -199,7 +246,9 @@ unsafe fn run(header: NonNull<Header>) {
             count_end();
             Header::release(header);
         } else if header.as_ref().state.pause() {
-            EXECUTORS.here().queue.push(Header::link_of(header));
+            let yields = executor.yields.load(Ordering::Relaxed);
+            let queue = if yields { &executor.in_turn } else { &executor.woken };
+            queue.push(Header::link_of(header));
         }
     }
 }
@@ -237,7 +286,7 @@ pub fn park(has_work: impl FnOnce() -> bool) {
 pub(crate) fn enter_user_mode() -> bool {
     let executor = EXECUTORS.here();
     executor.doorbell.publish_in_user();
-    let enter = executor.queue.is_empty() || time::has_slice_end();
+    let enter = !executor.has_ready() || time::has_slice_end();
     if !enter {
         executor.doorbell.publish_awake();
     }
@@ -250,7 +299,8 @@ pub(crate) fn leave_user_mode() {
     EXECUTORS.here().doorbell.publish_awake();
 }
 
-/// Lets every other ready task of this core run first.
+/// Lets every other ready task of this core run first. A task yields as a whole: what it does besides
+/// waits as long.
 pub fn yield_now() -> Yield {
     Yield { yielded: false }
 }
@@ -268,6 +318,7 @@ impl Future for Yield {
         if core::mem::replace(&mut self.yielded, true) {
             return Poll::Ready(());
         }
+        EXECUTORS.here().yields.store(true, Ordering::Relaxed);
         context.waker().wake_by_ref();
         Poll::Pending
     }

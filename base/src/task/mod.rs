@@ -1,7 +1,7 @@
 //! Tasks and their executors, one per core.
 //!
 //! A task lives on one core: it is polled there and nowhere else, and every waker, on whatever core,
-//! puts it into that core's ready queue (`queue`) at most once (`state`). Waking allocates nothing and
+//! puts it into a ready queue of that core (`queue`) at most once (`state`). Waking allocates nothing and
 //! interrupts the core only when it is halted or in user mode (`doorbell`). A panic in a poll ends only
 //! that task. The core's loop belongs to the kernel; it calls `run_ready` and `park`.
 

@@ -43,6 +43,80 @@ fn tasks_run_in_turn() {
 }
 
 #[test]
+fn who_was_woken_comes_before_who_yielded() {
+    const ROUNDS: usize = 40;
+    let event = Arc::new((WaitQueue::new(), AtomicUsize::new(0)));
+    let turns = Arc::new(AtomicUsize::new(0));
+    // Turns of the others that each wake-up had to wait for.
+    let waited = Arc::new(Mutex::new(Vec::new()));
+    let done = Arc::new(AtomicBool::new(false));
+    for _ in 0..100 {
+        let (turns, done) = (turns.clone(), done.clone());
+        spawn(CpuId::current(), async move {
+            while !done.load(Ordering::SeqCst) {
+                turns.fetch_add(1, Ordering::SeqCst);
+                yield_now().await;
+            }
+        })
+        .unwrap();
+    }
+    let (sleeper, their_turns, notes) = (event.clone(), turns.clone(), waited.clone());
+    spawn(CpuId::current(), async move {
+        for round in 1..=ROUNDS {
+            let before = sleeper
+                .0
+                .wait_until(|| {
+                    let at = sleeper.1.load(Ordering::SeqCst);
+                    (at >= round).then(|| their_turns.load(Ordering::SeqCst))
+                })
+                .await;
+            notes.lock().unwrap().push(before);
+        }
+        done.store(true, Ordering::SeqCst);
+    })
+    .unwrap();
+    until(|| turns.load(Ordering::SeqCst) >= 200);
+    let mut sent = Vec::new();
+    for round in 1..=ROUNDS {
+        sent.push(turns.load(Ordering::SeqCst));
+        event.1.store(round, Ordering::SeqCst);
+        event.0.wake_all();
+        until(|| waited.lock().unwrap().len() == round);
+    }
+    let late = sent.iter().zip(&*waited.lock().unwrap()).map(|(sent, ran)| ran - sent).max();
+    assert_eq!(late, Some(0), "a woken task stood behind others");
+}
+
+#[test]
+fn two_that_always_wake_each_other_leave_the_others_their_turns() {
+    let pair = Arc::new((WaitQueue::new(), AtomicUsize::new(0)));
+    let (left, right, had_turn) = (pair.clone(), pair.clone(), Arc::new(AtomicBool::new(false)));
+    let other = had_turn.clone();
+    for (parity, side) in [(0, left), (1, right)] {
+        let had_turn = had_turn.clone();
+        spawn(CpuId::current(), async move {
+            while !had_turn.load(Ordering::SeqCst) {
+                let mine = || (side.1.load(Ordering::SeqCst) % 2 == parity).then_some(());
+                side.0.wait_until(mine).await;
+                side.1.fetch_add(1, Ordering::SeqCst);
+                side.0.wake_all();
+            }
+            side.1.fetch_add(1, Ordering::SeqCst);
+            side.0.wake_all();
+        })
+        .unwrap();
+    }
+    spawn(CpuId::current(), async move {
+        for _ in 0..3 {
+            yield_now().await;
+        }
+        other.store(true, Ordering::SeqCst);
+    })
+    .unwrap();
+    until(|| had_turn.load(Ordering::SeqCst));
+}
+
+#[test]
 fn memory_goes_when_the_last_waker_goes() {
     struct Notes {
         future_dropped: AtomicBool,
