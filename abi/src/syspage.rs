@@ -63,8 +63,14 @@ pub struct ControlPage {
     pub syspage_limit: u32,
     /// How often a waiting user should look at a status before it traps.
     pub spin_limit: u32,
+    /// Address of the entries.
+    pub entries: u64,
+    /// For Ferry's own trampoline: its table of patched sites.
+    pub sites: u64,
+    /// For the same: where it is.
+    pub trampoline: u64,
     /// For later versions.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 2],
     /// Bit n % 64 of word n / 64: call n may be posted.
     pub permitted: [u64; 8],
     /// Entries that the kernel has taken or passed since registration.
@@ -87,6 +93,8 @@ pub struct NotificationPage {
     pub pending: u64,
     /// Bits that the user wants to be set.
     pub armed: u64,
+    /// For Ferry's own trampoline: entries posted so far.
+    pub position: u32,
 }
 
 /// Bits of the notification word.
@@ -105,6 +113,8 @@ pub mod call {
     pub const WAIT: usize = 502;
     /// `ferry_cancel(index)`.
     pub const CANCEL: usize = 503;
+    /// `ferry_finish()`: for Ferry's own trampoline alone.
+    pub const FINISH: usize = 504;
 }
 
 /// First argument of `ferry_wait`.

@@ -144,7 +144,7 @@ mod bare {
     }
 
     fn tables() {
-        let rights = PageRights { write: true, execute: false, user: true };
+        let rights = PageRights { write: true, execute: false, user: true, hidden: false };
         let Ok(mut table) = PageTable::new() else { return say!("selftest: no memory") };
         let mut number = 0;
         let page = |number: u64| VirtAddr(0x40_0000 + number * 4096);

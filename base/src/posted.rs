@@ -93,6 +93,11 @@ impl Entries {
         entry.status.store(status::DONE, Ordering::Release);
     }
 
+    /// Number of the call in an entry, as the user wrote it.
+    pub fn number(&self, index: usize) -> usize {
+        (self.at(index).what.load(Ordering::Relaxed) & 0xffff) as usize
+    }
+
     /// The user's side: the result of an entry, which is free afterwards; `None` while it is not done.
     #[inline]
     pub fn take_result(&self, index: usize) -> Option<u64> {

@@ -66,6 +66,13 @@ impl ControlFrame {
         page
     }
 
+    /// Says where the user has the entries, and what its trampoline needs.
+    pub fn set_addresses(&self, entries: u64, sites: u64, trampoline: u64) {
+        word!(self, AtomicU64, ControlPage.entries).store(entries, Ordering::Relaxed);
+        word!(self, AtomicU64, ControlPage.sites).store(sites, Ordering::Relaxed);
+        word!(self, AtomicU64, ControlPage.trampoline).store(trampoline, Ordering::Relaxed);
+    }
+
     /// Whether users are told that nobody looks.
     #[inline]
     pub fn is_parked(&self) -> bool {
@@ -114,6 +121,16 @@ impl NotificationFrame {
             let pending = word!(self, AtomicU64, NotificationPage.pending);
             pending.fetch_or(armed, Ordering::Release);
         }
+    }
+
+    /// How many calls the trampoline has posted.
+    pub fn position(&self) -> u32 {
+        word!(self, AtomicU32, NotificationPage.position).load(Ordering::Relaxed)
+    }
+
+    /// Counts a call that the kernel finished for the trampoline.
+    pub fn advance(&self) {
+        word!(self, AtomicU32, NotificationPage.position).fetch_add(1, Ordering::Relaxed);
     }
 
     /// The frame, to be mapped readable and writable.

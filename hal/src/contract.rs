@@ -72,6 +72,61 @@ pub struct PageRights {
     pub execute: bool,
     /// May be reached from user mode.
     pub user: bool,
+    /// User mode may only execute it; where the machine has no such pages, nothing is different.
+    pub hidden: bool,
+}
+
+/// Where a trampoline finds its data, in bytes from the second segment base (`set_second_pointer`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrampolineOffsets {
+    /// 32 bits: nobody looks at the syspage.
+    pub parked: usize,
+    /// 32 bits: looks at a status before it gives up.
+    pub spin_limit: usize,
+    /// Address of the entries.
+    pub entries: usize,
+    /// Address of the table of sites: return addresses, each in slot `address % site_slots`.
+    pub sites: usize,
+    /// Address of the trampoline itself.
+    pub trampoline: usize,
+    /// Bitmap of the calls that may be posted.
+    pub permitted: usize,
+    /// 32 bits, writable: calls posted so far.
+    pub position: usize,
+    /// Slots of the table of sites; a power of two.
+    pub site_slots: usize,
+    /// Number of the call by which the kernel finishes a posted one.
+    pub finish_call: usize,
+}
+
+/// The code by which unmodified programs post their calls: two pages, the low one to be mapped at
+/// address 0 and hidden. Where in it a thread is says what was done; offsets are bytes into the page of
+/// the trampoline.
+#[derive(Clone, Copy)]
+pub struct PostTrampoline {
+    /// Writes the contents of the low page.
+    pub fill_low_page: fn(&mut [u8]),
+    /// Writes the contents of the page of the trampoline.
+    pub fill_code_page: fn(&mut [u8]),
+    /// Where it finds its data.
+    pub offsets: TrampolineOffsets,
+    /// The instruction of a call that traps.
+    pub trap: [u8; 2],
+    /// What replaces it. It overwrites eight bytes below the stack pointer.
+    pub patch: [u8; 2],
+    /// Whether what runs after a site has no use for those bytes: `code` lies at `address`, and the
+    /// site ends at `after`.
+    pub may_patch: fn(code: &[u8], address: u64, after: u64) -> bool,
+    /// From here on the call is submitted.
+    pub published: u64,
+    /// From here on its result is in its register and the entry free.
+    pub consumed: u64,
+    /// From here on the position counts it.
+    pub counted: u64,
+    /// A call that was not posted has trapped.
+    pub trapped: u64,
+    /// The caller was no site.
+    pub bad: u64,
 }
 
 /// One decoded entry of a page table, at any level.
@@ -228,6 +283,8 @@ pub trait Contract: 'static {
 
     /// Writes to the machine's log device (serial port); waits for it.
     fn log_write(bytes: &[u8]);
+    /// The code by which unmodified programs post calls, where the machine can have it.
+    fn post_trampoline() -> Option<PostTrampoline>;
     /// Entropy from the processor if it has an instruction for it.
     fn random_u64() -> Option<u64>;
     /// Ends the machine.

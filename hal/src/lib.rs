@@ -11,7 +11,7 @@ mod select;
 
 pub use contract::{
     BootInfo, Contract, CpuCount, Entry, MAX_CPUS, MemoryRange, MmioDevice, PAGE_SIZE, PageRights,
-    Pending, PhysAddr, Trap, UserContext, VirtAddr,
+    Pending, PhysAddr, PostTrampoline, TrampolineOffsets, Trap, UserContext, VirtAddr,
 };
 pub use select::*;
 

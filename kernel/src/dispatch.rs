@@ -47,7 +47,7 @@ async fn serve(call: &Call) -> SysResult {
 /// Carries out a call that changes the caller's own control flow, on the caller's core.
 pub async fn dispatch_local(call: &Call, context: &mut UserContext) -> SysResult {
     if matches!(call.number, number::ferry_register | number::ferry_unregister) {
-        posted::serve_local(call).await
+        posted::serve_local(call, context).await
     } else if matches!(call.number, number::rt_sigreturn | number::sigaltstack) {
         signal::serve_local(call, context).await
     } else {

@@ -10,7 +10,7 @@ use policy::route::CallPath;
 /// What the command line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The call path in force (`ferry.path=local|remote`).
+    /// The call path in force (`ferry.path=local|remote|posted`).
     pub path: CallPath,
     /// Application cores (`ferry.app=0,2-3`).
     pub application: Option<CoreSet>,
@@ -47,6 +47,7 @@ fn apply(options: &mut Options, name: &str, value: &str) -> Option<()> {
             options.path = match value {
                 "local" => CallPath::Local,
                 "remote" => CallPath::Remote,
+                "posted" => CallPath::Posted,
                 _ => return None,
             }
         }
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_complained_about_and_the_default_stays() {
         for word in [
-            "ferry.path=posted",
+            "ferry.path=fast",
             "ferry.app=",
             "ferry.app=3-1",
             "ferry.app=64",

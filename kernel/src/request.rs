@@ -91,7 +91,8 @@ pub fn encode(result: SysResult) -> u64 {
     }
 }
 
-fn decode(value: u64) -> SysResult {
+/// The result that a register value stands for.
+pub fn decode(value: u64) -> SysResult {
     match Errno::from_return_value(value) {
         Some(errno) => Err(errno),
         None => Ok(value),

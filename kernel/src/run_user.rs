@@ -25,13 +25,14 @@ use base::cpu::CpuId;
 use base::memory::OutOfMemory;
 use base::user::{self, UserContext};
 use base::{task, time};
-use hal::{Trap, UserContext as _};
+use hal::{Trap, UserContext as _, VirtAddr};
 use policy::place::{self, CoreSet};
 use policy::route::{self, CallPath, Paths};
 use policy::table::number;
 
 use crate::call::{Call, Caller, SysResult};
-use crate::memory::{Access, AddressSpace};
+use crate::memory::{Access, AddressSpace, FaultSignal};
+use crate::posted::trampoline::{self, Finished, Recovery};
 use crate::process::{self, Thread};
 use crate::request::{self, encode};
 use crate::signal::{self, BeforeUser, SignalInfo};
@@ -53,10 +54,10 @@ pub fn set_path(path: CallPath) {
 
 /// The path in force.
 pub fn path() -> CallPath {
-    if PATH.load(Ordering::Relaxed) == CallPath::Local as u8 {
-        CallPath::Local
-    } else {
-        CallPath::Remote
+    match PATH.load(Ordering::Relaxed) {
+        path if path == CallPath::Local as u8 => CallPath::Local,
+        path if path == CallPath::Posted as u8 => CallPath::Posted,
+        _ => CallPath::Remote,
     }
 }
 
@@ -122,12 +123,19 @@ fn may_stay(thread: &Thread) -> bool {
 async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<UserContext>> {
     core_loop::thread_started();
     let mut space = thread.space();
+    trampoline::stand_in(&space, &mut context);
     let mut entered_ns = time::now_ns();
     loop {
-        if thread.has_attention()
-            && signal::before_user(&thread, &mut context).await == BeforeUser::Exit
-        {
-            break;
+        if thread.has_attention() {
+            if let Some(sites) = space.sites()
+                && let Some(Finished { number, result }) =
+                    trampoline::settle(&thread, &mut context, &space, sites).await
+            {
+                finish_call(&thread, &mut context, number, result);
+            }
+            if signal::before_user(&thread, &mut context).await == BeforeUser::Exit {
+                break;
+            }
         }
         let stop = stay_in_user_mode(&thread, &mut context, &space, entered_ns);
         let sample = thread.processor_time.trap();
@@ -139,22 +147,37 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
             }
             Stop::Trap(Trap::SystemCall) => {
                 let number = context.call_number();
-                system_call(&thread, &mut context, number).await;
-                if matches!(number, number::execve | number::execveat) {
+                if trampoline::is_finish(number, &context, space.sites()) {
+                    if let Some(Finished { number, result }) =
+                        trampoline::finish(&thread, &mut context, &space).await
+                    {
+                        finish_call(&thread, &mut context, number, result);
+                    }
+                } else {
+                    system_call(&thread, &mut context, number).await;
+                }
+                if matches!(number, number::execve | number::execveat)
+                    && !Arc::ptr_eq(&space, &thread.space())
+                {
                     space = thread.space();
+                    trampoline::stand_in(&space, &mut context);
                 }
             }
             Stop::Trap(Trap::Interrupt) => core_loop::serve_interrupts(),
             Stop::Trap(trap @ Trap::PageFault { address, write, execute, .. }) => {
                 counters::here().faults.add(1);
                 let access = Access::of_fault(write, execute);
-                if let Err(fault) = space.fault(address, access).await {
+                if let Err(fault) = space.fault(address, access).await
+                    && !recovered(&thread, &mut context, &space, Some(address.0))
+                {
                     signal::force(&thread, SignalInfo::of_page_fault(fault, address, &trap));
                 }
             }
             Stop::Trap(trap @ Trap::Fault { .. }) => {
                 counters::here().faults.add(1);
-                signal::force(&thread, SignalInfo::of_fault(&trap));
+                if !recovered(&thread, &mut context, &space, None) {
+                    signal::force(&thread, SignalInfo::of_fault(&trap));
+                }
             }
         }
         thread.processor_time.handled(sample);
@@ -179,6 +202,26 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
     user::leave_space();
     core_loop::thread_ended();
     None
+}
+
+/// Whether a fault was caused by a patched site and is dealt with.
+fn recovered(
+    thread: &Arc<Thread>,
+    context: &mut UserContext,
+    space: &AddressSpace,
+    address: Option<u64>,
+) -> bool {
+    let Some(sites) = space.sites() else { return false };
+    match trampoline::recover(context, space, sites, address) {
+        Recovery::None => false,
+        Recovery::NoSuchCall => true,
+        Recovery::NullCall => {
+            let null = VirtAddr(0);
+            let fault = FaultSignal::NotMapped;
+            signal::force(thread, SignalInfo::of_page_fault(fault, null, &trampoline::NULL_CALL));
+            true
+        }
+    }
 }
 
 /// Why a thread left the loop of traps that need no task.
@@ -208,6 +251,11 @@ fn stay_in_user_mode(
         let trap = user::run(context, space.handle(), || thread.has_attention());
         if trap != Trap::Interrupt {
             thread.counters.traps.add(1);
+        }
+        if trap == Trap::SystemCall
+            && let Some(sites) = space.sites()
+        {
+            trampoline::arrive(thread, context, space, sites);
         }
         if trap != Trap::SystemCall || task::has_ready() {
             return Stop::Trap(trap);

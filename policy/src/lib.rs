@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod park;
+pub mod patch;
 pub mod place;
 pub mod route;
 pub mod table;

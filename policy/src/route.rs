@@ -103,7 +103,15 @@ pub fn route(number: usize) -> Option<&'static Route> {
 /// The path that a call takes when `wanted` is in force and `kernel_core_exists` tells whether
 /// another core could carry it out.
 pub fn choose_path(route: &Route, wanted: CallPath, kernel_core_exists: bool) -> CallPath {
-    if kernel_core_exists && route.paths.permits(wanted) { wanted } else { CallPath::Local }
+    if !kernel_core_exists {
+        CallPath::Local
+    } else if route.paths.permits(wanted) {
+        wanted
+    } else if wanted == CallPath::Posted && route.paths.permits(CallPath::Remote) {
+        CallPath::Remote
+    } else {
+        CallPath::Local
+    }
 }
 
 /// Whether a call may be posted.
@@ -152,6 +160,13 @@ mod tests {
     fn a_call_that_must_stay_never_travels() {
         let row = route(crate::table::number::execve).unwrap();
         assert_eq!(choose_path(row, CallPath::Remote, true), CallPath::Local);
+    }
+
+    #[test]
+    fn a_call_that_may_not_be_posted_travels_by_trap() {
+        let row = route(crate::table::number::ppoll).unwrap();
+        assert_eq!(choose_path(row, CallPath::Posted, true), CallPath::Remote);
+        assert_eq!(choose_path(row, CallPath::Local, true), CallPath::Local);
     }
 
     #[test]

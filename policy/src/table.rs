@@ -406,4 +406,5 @@ routes! {
     501 ferry_unregister Other STAY Full;
     502 ferry_wait Other TRAP Full;
     503 ferry_cancel Other TRAP Full;
+    504 ferry_finish Other STAY Full;
 }

@@ -119,7 +119,7 @@ fn lower_table(raw: u64) -> Option<PhysAddr> {
 }
 
 fn table_entry(frame: PhysAddr) -> u64 {
-    let rights = PageRights { write: true, execute: true, user: true };
+    let rights = PageRights { write: true, execute: true, user: true, hidden: false };
     let entry = Entry { frame, rights, accessed: false, dirty: false, software: 0 };
     Machine::encode_entry(entry, false)
 }

@@ -6,8 +6,8 @@ use hal::{Contract, Machine, PAGE_SIZE, VirtAddr};
 use super::{Frame, PageTable, ShareMode, frame_counts};
 
 const PAGE: u64 = PAGE_SIZE as u64;
-const READ: PageRights = PageRights { write: false, execute: false, user: true };
-const WRITE: PageRights = PageRights { write: true, execute: false, user: true };
+const READ: PageRights = PageRights { write: false, execute: false, user: true, hidden: false };
+const WRITE: PageRights = PageRights { write: true, execute: false, user: true, hidden: false };
 const START: u64 = 0x40_0000;
 
 fn page(number: u64) -> VirtAddr {
@@ -77,7 +77,7 @@ fn copies_stop_at_the_first_page_that_does_not_permit() {
     let mut table = PageTable::new().unwrap();
     table.map(page(0), filled(1), WRITE).unwrap();
     table.map(page(1), filled(2), READ).unwrap();
-    let kernel_only = PageRights { write: true, execute: false, user: false };
+    let kernel_only = PageRights { write: true, execute: false, user: false, hidden: false };
     table.map(page(2), filled(3), kernel_only).unwrap();
     let from = VirtAddr(page(0).0 + 4000);
     let mut bytes = [0; 9000];

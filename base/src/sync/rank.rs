@@ -52,6 +52,8 @@ classes! {
     PIPE = 90;
     /// A terminal.
     TERMINAL = 100;
+    /// The patched sites of an address space.
+    SITES = 108;
     /// An address space.
     SPACE = 110;
     /// Futex buckets.

@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Cores that system calls run on.
     #[arg(
         long,
-        value_name = "local|remote",
+        value_name = "local|remote|posted",
         default_value = "remote",
         value_enum,
         hide_possible_values = true
@@ -90,6 +90,8 @@ pub struct Arguments {
 enum CallPath {
     Local,
     Remote,
+    /// Without a trap where possible: written to a page shared with a kernel core.
+    Posted,
 }
 
 /// How much the kernel says.
@@ -134,6 +136,7 @@ impl Arguments {
         let path = match self.path {
             CallPath::Local => "local",
             CallPath::Remote => "remote",
+            CallPath::Posted => "posted",
         };
         let mut line = format!(
             "ferry.path={path} ferry.app={} ferry.kernel={} ferry.log={}",

@@ -41,7 +41,7 @@ fn map(root: PhysAddr, page: u64, frame_to_map: PhysAddr, rights: PageRights) {
                 table = lower.frame;
             } else {
                 table = frame();
-                let rights = PageRights { write: true, execute: true, user: true };
+                let rights = PageRights { write: true, execute: true, user: true, hidden: false };
                 slot.write(Machine::encode_entry(entry(table, rights), false));
             }
         }

@@ -12,6 +12,10 @@ mod context;
 mod core_slot;
 #[path = "../x86_64/entry.rs"]
 mod entry;
+// What it decides can be tested on every machine.
+#[cfg(test)]
+#[path = "../x86_64/red_zone.rs"]
+mod red_zone;
 #[path = "../x86_64/registers.rs"]
 mod registers;
 #[path = "../x86_64/xsave.rs"]
@@ -36,8 +40,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::contract::{
-    BootInfo, Contract, CpuCount, Entry, MAX_CPUS, MemoryRange, PAGE_SIZE, Pending, PhysAddr, Trap,
-    VirtAddr,
+    BootInfo, Contract, CpuCount, Entry, MAX_CPUS, MemoryRange, PAGE_SIZE, Pending, PhysAddr,
+    PostTrampoline, Trap, VirtAddr,
 };
 pub use context::Context;
 
@@ -238,6 +242,10 @@ impl Contract for Machine {
 
     fn power_off() -> ! {
         std::process::exit(0)
+    }
+
+    fn post_trampoline() -> Option<PostTrampoline> {
+        None
     }
 
     fn backtrace(_each: &mut dyn FnMut(u64)) {}

@@ -133,6 +133,7 @@ impl Context {
             cpu::set_fs_base((*this).fs_base);
             cpu::set_user_gs_base((*this).gs_base);
             cpu::load_state(Extended::area(this));
+            cpu::protect_keys();
             (*this).live_on.store(core.number.get() as u32 + 1, Ordering::Relaxed);
         }
         core.live.set(this);

@@ -31,6 +31,7 @@ pub(super) struct Features {
     smep: AtomicBool,
     smap: AtomicBool,
     umip: AtomicBool,
+    pub(super) pku: AtomicBool,
     rdtscp: AtomicBool,
     rdrand: AtomicBool,
     rdseed: AtomicBool,
@@ -54,6 +55,7 @@ pub(super) static FEATURES: Features = Features {
     smep: no(),
     smap: no(),
     umip: no(),
+    pku: no(),
     rdtscp: no(),
     rdrand: no(),
     rdseed: no(),
@@ -101,6 +103,7 @@ pub(super) fn detect() {
         set(&features.rdseed, extended.ebx, 18);
         set(&features.smap, extended.ebx, 20);
         set(&features.umip, extended.ecx, 2);
+        set(&features.pku, extended.ecx, 3);
     }
     if __cpuid(0x8000_0000).eax >= 0x8000_0001 {
         let more = cpuid(0x8000_0001, 0);
@@ -148,6 +151,7 @@ pub(super) fn set_up(number: usize) {
             (&features.xsave, 18),
             (&features.smep, 20),
             (&features.smap, 21),
+            (&features.pku, 22),
         ] {
             if feature.load(Relaxed) {
                 cr4 |= 1 << bit;
@@ -158,11 +162,25 @@ pub(super) fn set_up(number: usize) {
             asm!("xsetbv", in("ecx") 0, in("eax") features.components() as u32, in("edx") 0,
                 options(nomem, nostack, preserves_flags));
         }
+        protect_keys();
         if features.rdtscp.load(Relaxed) {
             // What RDTSCP and RDPID give: on Linux, the core's number.
             write_msr(MSR_TSC_AUX, number as u64);
         }
         asm!("fninit", options(nomem, nostack, preserves_flags));
+    }
+}
+
+/// Forbids data accesses with every protection key but 0. Programs may change that; the next thread
+/// on the core has it back.
+pub(super) fn protect_keys() {
+    if FEATURES.pku.load(Relaxed) {
+        // SAFETY: concerns pages of user mode only, which the kernel does not touch; the instruction
+        // exists, as CR4 has the bit.
+        unsafe {
+            asm!("wrpkru", in("eax") 0x5555_5554_u32, in("ecx") 0, in("edx") 0,
+                options(nomem, nostack, preserves_flags));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Page-table entries of x86-64: how `contract::Entry` is written in 64 bits.
 //!
 //! Pure functions, used by the hosted machine too. Software bits 0 to 2 live in entry bits 9 to 11, and
-//! 3 to 7 in bits 52 to 56. Protection keys (59 to 62) are left at zero.
+//! 3 to 7 in bits 52 to 56. Protection key (59 to 62): 1 for hidden pages, else 0.
 
 use crate::contract::{Entry, PageRights, PhysAddr};
 
@@ -10,6 +10,10 @@ pub(crate) const WRITE: u64 = 1 << 1;
 pub(crate) const USER: u64 = 1 << 2;
 pub(crate) const ACCESSED: u64 = 1 << 5;
 pub(crate) const DIRTY: u64 = 1 << 6;
+/// Protection key 1, which user mode may not read or write with.
+pub(crate) const HIDDEN: u64 = 1 << 59;
+/// All bits of the key.
+const KEY: u64 = 15 << 59;
 pub(crate) const NO_EXECUTE: u64 = 1 << 63;
 pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
@@ -26,6 +30,7 @@ pub(crate) fn encode(entry: Entry, leaf: bool) -> u64 {
         (entry.accessed, ACCESSED),
         (entry.dirty && leaf, DIRTY),
         (leaf && !rights.execute, NO_EXECUTE),
+        (leaf && rights.hidden, HIDDEN),
     ] {
         if set {
             raw |= bit;
@@ -45,6 +50,7 @@ pub(crate) fn decode(raw: u64) -> Option<Entry> {
             write: raw & WRITE != 0,
             execute: raw & NO_EXECUTE == 0,
             user: raw & USER != 0,
+            hidden: raw & KEY == HIDDEN,
         },
         accessed: raw & ACCESSED != 0,
         dirty: raw & DIRTY != 0,
@@ -63,7 +69,7 @@ pub(crate) fn frame(raw: u64) -> Option<PhysAddr> {
 pub(crate) fn used_page(raw: u64, write: bool) -> Option<PhysAddr> {
     const READ: u64 = PRESENT | USER | ACCESSED;
     let wanted = if write { READ | WRITE | DIRTY } else { READ };
-    (raw & wanted == wanted).then_some(PhysAddr(raw & ADDRESS))
+    (raw & (wanted | KEY) == wanted).then_some(PhysAddr(raw & ADDRESS))
 }
 
 #[cfg(test)]
@@ -72,7 +78,7 @@ mod tests {
 
     #[test]
     fn every_leaf_survives_the_round_trip() {
-        for bits in 0..32u32 {
+        for bits in 0..64u32 {
             for software in 0..=255u8 {
                 let entry = Entry {
                     frame: PhysAddr(0x000a_bcde_f123_4000),
@@ -80,6 +86,7 @@ mod tests {
                         write: bits & 1 != 0,
                         execute: bits & 2 != 0,
                         user: bits & 4 != 0,
+                        hidden: bits & 32 != 0,
                     },
                     accessed: bits & 8 != 0,
                     dirty: bits & 16 != 0,
@@ -99,7 +106,7 @@ mod tests {
     fn a_table_never_forbids_execution() {
         let entry = Entry {
             frame: PhysAddr(0x1000),
-            rights: PageRights { write: true, execute: false, user: true },
+            rights: PageRights { write: true, user: true, ..PageRights::default() },
             accessed: false,
             dirty: false,
             software: 0,

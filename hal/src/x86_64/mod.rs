@@ -20,6 +20,7 @@ mod lock;
 mod paging;
 mod power;
 mod ranges;
+mod red_zone;
 mod registers;
 mod segments;
 mod serial;
@@ -27,12 +28,15 @@ mod smp;
 mod start;
 mod start_info;
 mod time;
+mod trampoline;
 mod trap;
 mod xsave;
 
 use core::arch::asm;
 
-use crate::contract::{BootInfo, Contract, CpuCount, Entry, Pending, PhysAddr, Trap, VirtAddr};
+use crate::contract::{
+    BootInfo, Contract, CpuCount, Entry, Pending, PhysAddr, PostTrampoline, Trap, VirtAddr,
+};
 pub use context::Context;
 use core_area::{CoreArea, PENDING_DEVICE, PENDING_IPI, PENDING_TIMER};
 
@@ -185,6 +189,10 @@ impl Contract for Machine {
 
     fn log_write(bytes: &[u8]) {
         serial::write(bytes);
+    }
+
+    fn post_trampoline() -> Option<PostTrampoline> {
+        trampoline::post_trampoline()
     }
 
     fn random_u64() -> Option<u64> {

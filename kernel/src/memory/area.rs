@@ -34,6 +34,8 @@ bitflags! {
         const DONT_DUMP = 1 << 6;
         /// The kernel put it there and it may not be resized or advised (`[vdso]`).
         const SPECIAL = 1 << 7;
+        /// It may only be executed, not even read.
+        const HIDDEN = 1 << 8;
     }
 }
 

@@ -328,6 +328,6 @@ fn is_permitted(area: &Area, access: Access) -> bool {
     } else if access.execute {
         area.protection.contains(Protection::EXECUTE)
     } else {
-        !area.protection.is_empty()
+        !area.protection.is_empty() && !area.flags.contains(AreaFlags::HIDDEN)
     }
 }

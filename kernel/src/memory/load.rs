@@ -11,6 +11,8 @@ use alloc::vec::Vec;
 use core::future::Future;
 use hal::UserContext as _;
 
+use crate::posted;
+
 use super::area::Object;
 use super::elf::{self, PROGRAM_HEADER_SIZE, Program};
 use super::image::{self, Placed};
@@ -168,6 +170,7 @@ fn build(
     };
     let placed = image::place(&space, &object(&request.file), &program, layout.dynamic_base)?;
     let vdso_address = vdso::map(&space)?;
+    posted::prepare(&space);
     let interpreter = match &interpreter {
         Some((file, program)) => {
             let extent = program.extent();

@@ -12,7 +12,7 @@ use base::memory::{Frame, VirtAddr, reserve};
 
 use super::area::{Area, AreaFlags, Backing, Object};
 use super::fault::Access;
-use super::layout::PAGE;
+use super::layout::{PAGE, page_floor};
 use super::source::PageSource;
 use super::space::{AddressSpace, Inner, anonymous_area, rights_of};
 
@@ -22,6 +22,8 @@ pub struct SharedPage {
     pub frame: Frame,
     /// What the program may do with it.
     pub protection: Protection,
+    /// Further properties of its area; `SPECIAL` in any case.
+    pub flags: AreaFlags,
 }
 
 /// One frame as the source of an area.
@@ -80,7 +82,7 @@ impl AddressSpace {
     }
 
     /// Maps pages of the kernel one after the other, where there is room or at `address`, and returns
-    /// where. A child of `fork` does not get them.
+    /// where.
     ///
     /// # Errors
     /// `ENOMEM`; `EEXIST` when `address` is given and taken.
@@ -101,18 +103,60 @@ impl AddressSpace {
             let source = Arc::new(OnePage { frame: page.frame.clone() });
             let area = Area {
                 allowed: page.protection,
-                flags: AreaFlags::SHARED | AreaFlags::SPECIAL | AreaFlags::DONT_FORK,
+                flags: AreaFlags::SPECIAL | page.flags,
                 backing: Backing::Object {
                     object: Arc::new(Object { source, name: name.to_vec() }),
                     first_page: 0,
                 },
                 ..anonymous_area(place + PAGE, page.protection)
             };
-            let rights = rights_of(&area, true);
+            let rights = rights_of(&area, !area.is_private());
             inner.add_area(place, area);
             inner.put_page(place, page.frame, rights)?;
         }
         Ok(start)
+    }
+}
+
+impl AddressSpace {
+    /// Reads what is there at once, whatever the program may do with it; how many bytes.
+    pub fn read_now(&self, address: u64, into: &mut [u8]) -> usize {
+        self.lock().table.copy_out(VirtAddr(address), into)
+    }
+
+    /// The aligned 64-bit word at an address, if it is there at once.
+    pub fn word_now(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.read_now(address, &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// Whether code at `address` is private to the program and cannot be written by it.
+    pub fn is_private_code(&self, address: u64) -> bool {
+        self.lock().areas.find(address).is_some_and(|(_, area)| {
+            area.is_private()
+                && area.protection.contains(Protection::EXECUTE)
+                && !area.protection.contains(Protection::WRITE)
+                && !area.flags.contains(AreaFlags::SPECIAL)
+        })
+    }
+
+    /// Changes bytes within one page of private memory, whatever the program may do with it: the page
+    /// is replaced by a changed copy, so that a core that runs in it sees either all or nothing.
+    ///
+    /// # Errors
+    /// `EFAULT` when the page is not there or not private, `ENOMEM`.
+    pub fn poke(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let page = page_floor(address);
+        let mut inner = self.lock();
+        let Some((_, area)) = inner.areas.find(page).filter(|(_, area)| area.is_private()) else {
+            return Err(Errno::EFAULT);
+        };
+        let rights = rights_of(area, true);
+        let mapping = inner.table.lookup(VirtAddr(page)).ok_or(Errno::EFAULT)?;
+        let copy = reserve::copy(&mapping.frame)?;
+        drop(mapping);
+        copy.write((address - page) as usize, bytes);
+        inner.put_page(page, copy, rights)
     }
 }
 

@@ -12,10 +12,12 @@ use abi::memory::Protection;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::memory::{Frame, PageRights, PageTable, PhysAddr, ShareMode, VirtAddr, zero_frame};
-use base::sync::{Mutex, MutexGuard, rank};
+use base::sync::{Mutex, MutexGuard, Once, rank};
 use base::user::{SpaceHandle, shootdown};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::posted::Sites;
 
 use super::area::{Area, AreaFlags, AreaMap, Backing};
 use super::layout::{Layout, PAGE, USER_END};
@@ -125,6 +127,8 @@ pub struct AddressSpace {
     /// `membarrier` registrations, as command bits.
     barrier_registrations: AtomicU64,
     inner: Mutex<Inner>,
+    /// Where its program posts calls without knowing.
+    sites: Once<Arc<Sites>>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -165,6 +169,7 @@ impl AddressSpace {
                     zero: zero_frame().address(),
                 },
             ),
+            sites: Once::new(),
         }))
     }
 
@@ -253,6 +258,10 @@ impl AddressSpace {
         let mut child = child_space.inner.lock_nested();
         parent.copy_into(&mut child)?;
         drop(child);
+        drop(parent);
+        if let Some(sites) = self.sites() {
+            child_space.set_sites(Arc::new(sites.inherit()));
+        }
         Ok(child_space)
     }
 
@@ -281,6 +290,16 @@ impl AddressSpace {
     /// Makes every core that runs a thread of this space pass through the kernel.
     pub fn barrier(&self) {
         shootdown(&self.handle);
+    }
+
+    /// Where its program posts calls without knowing; `None` when it does not.
+    pub fn sites(&self) -> Option<&Arc<Sites>> {
+        self.sites.get()
+    }
+
+    /// Sets that, once.
+    pub fn set_sites(&self, sites: Arc<Sites>) {
+        self.sites.call_once(|| sites);
     }
 
     /// Whether nothing is mapped in `range`.
@@ -412,6 +431,7 @@ pub(super) fn rights_of(area: &Area, is_own: bool) -> PageRights {
         write: area.protection.contains(Protection::WRITE) && is_own,
         execute: area.protection.contains(Protection::EXECUTE),
         user: !area.protection.is_empty(),
+        hidden: area.flags.contains(AreaFlags::HIDDEN),
     }
 }
 

@@ -13,15 +13,16 @@ use base::memory::Frame;
 use base::sync::{Mutex, rank};
 use base::syspage::{ControlFrame, EntriesPage, NotificationFrame};
 use base::time::{self, with_deadline};
+use base::user::UserContext;
 use policy::route;
 use policy::table::number;
 
 use super::scanner::{self, LIMIT, Message};
-use super::syspage::Parts;
+use super::syspage::{Origin, Parts};
 use super::{PROCESS_LIMIT, SPIN_LIMIT, Syspage};
 use crate::call::{Call, SysResult};
 use crate::dispatch;
-use crate::memory::{PAGE, SharedPage, is_page_aligned};
+use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, is_page_aligned};
 use crate::process::Thread;
 
 /// Numbers that syspages have now; number 0 is nobody's.
@@ -55,15 +56,25 @@ pub async fn serve(call: &Call) -> SysResult {
 }
 
 /// Carries out a call that changes how its thread calls, on the thread's core.
-pub async fn serve_local(call: &Call) -> SysResult {
-    if call.number == number::ferry_register {
-        return register(call);
+pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
+    let bound = call.thread.syspage();
+    // A program that posts by itself needs no trampoline in this thread.
+    let has_own = bound.as_ref().is_some_and(|syspage| syspage.is_programs_own());
+    match call.number {
+        number::ferry_register => {
+            if bound.is_some() && !has_own {
+                leave(&call.thread).await;
+                super::trampoline::stand_in(&call.thread.space(), context);
+            }
+            register(call)
+        }
+        number::ferry_unregister if has_own => {
+            leave(&call.thread).await;
+            Ok(0)
+        }
+        number::ferry_unregister => Err(Errno::ENOENT),
+        _ => Err(dispatch::unknown(call.number)),
     }
-    if call.thread.syspage().is_none() {
-        return Err(Errno::ENOENT);
-    }
-    leave(&call.thread).await;
-    Ok(0)
 }
 
 fn register(call: &Call) -> SysResult {
@@ -72,6 +83,11 @@ fn register(call: &Call) -> SysResult {
     if version != u64::from(VERSION) || flags != 0 || !is_page_aligned(address) {
         return Err(Errno::EINVAL);
     }
+    bind(thread, Origin::Program { address }).map(|syspage| syspage.control_address())
+}
+
+/// Makes a syspage and gives it to the calling thread, on the core of that thread.
+pub(super) fn bind(thread: &Arc<Thread>, origin: Origin) -> Result<Arc<Syspage>, Errno> {
     if thread.syspage().is_some() {
         return Err(Errno::EBUSY);
     }
@@ -82,35 +98,57 @@ fn register(call: &Call) -> SysResult {
     }
     let made = take_number()
         .ok_or(Errno::EMFILE)
-        .and_then(|id| make(thread, id, address).inspect_err(|_| give_number(id)));
+        .and_then(|id| make(thread, id, origin).inspect_err(|_| give_number(id)));
     let syspage = made.inspect_err(|_| {
         count.fetch_sub(1, Ordering::Relaxed);
     })?;
-    let control_address = syspage.parts().control_address;
     scanner::send(Message::Add(syspage.clone()));
-    thread.set_syspage(Some(syspage));
+    thread.set_syspage(Some(syspage.clone()));
     super::enter_core(thread);
-    Ok(control_address)
+    Ok(syspage)
 }
 
-fn make(thread: &Arc<Thread>, id: u32, address: u64) -> Result<Arc<Syspage>, Errno> {
+fn make(thread: &Arc<Thread>, id: u32, origin: Origin) -> Result<Arc<Syspage>, Errno> {
     let space = thread.space();
     let features = if super::is_scanner_dedicated() { feature::SCANNED } else { 0 };
     let bitmap = route::posted_bitmap();
     let control = ControlFrame::new(Frame::zeroed()?, features, PROCESS_LIMIT, SPIN_LIMIT, &bitmap);
     let notification = NotificationFrame::new(Frame::zeroed()?);
-    let entries = EntriesPage::new(space.pin(address)?);
     let both = Protection::READ | Protection::WRITE;
-    let pages = vec![
-        SharedPage { frame: control.frame().clone(), protection: Protection::READ },
-        SharedPage { frame: notification.frame().clone(), protection: both },
-    ];
-    let control_address =
-        space.map_shared(None, b"[ferry]", pages).inspect_err(|_| space.unpin(address))?;
+    let own = |frame: &Frame, protection| SharedPage {
+        frame: frame.clone(),
+        protection,
+        flags: AreaFlags::SHARED | AreaFlags::DONT_FORK,
+    };
+    let mut pages = vec![own(control.frame(), Protection::READ), own(notification.frame(), both)];
+    let frame = match origin {
+        Origin::Program { address } => space.pin(address)?,
+        Origin::Trampoline { .. } => {
+            let frame = Frame::zeroed()?;
+            pages.push(own(&frame, both));
+            frame
+        }
+    };
+    let page_count = pages.len() as u64;
+    let mapped = space.map_shared(None, b"[ferry]", pages);
+    let control_address = mapped.inspect_err(|_| unpin(&space, origin))?;
+    let entries = EntriesPage::new(frame);
+    match origin {
+        Origin::Program { address } => control.set_addresses(address, 0, 0),
+        Origin::Trampoline { sites, code } => {
+            control.set_addresses(control_address + 2 * PAGE, sites, code);
+        }
+    }
+    let pages = control_address..control_address + page_count * PAGE;
     let thread = thread.clone();
-    let parts =
-        Parts { id, thread, space, address, control_address, entries, control, notification };
+    let parts = Parts { id, thread, space, origin, pages, entries, control, notification };
     Ok(Arc::new(Syspage::new(parts)))
+}
+
+fn unpin(space: &AddressSpace, origin: Origin) {
+    if let Origin::Program { address } = origin {
+        space.unpin(address);
+    }
 }
 
 /// Takes a thread's syspage away: cancels what can be cancelled and waits for the rest. For threads
@@ -123,17 +161,21 @@ pub async fn leave(thread: &Thread) {
     scanner::send(Message::Remove(syspage.clone()));
     syspage.drain().await;
     thread.process.counters.absorb(thread, &syspage);
-    parts.space.unpin(parts.address);
-    let pages = parts.control_address..parts.control_address + 2 * PAGE;
-    if let Err(errno) = parts.space.unmap(pages) {
+    unpin(&parts.space, parts.origin);
+    if let Err(errno) = parts.space.unmap(parts.pages.clone()) {
         log::debug!("the control page of thread {} stays mapped: {errno}", thread.tid());
     }
     thread.process.syspages.fetch_sub(1, Ordering::Relaxed);
     give_number(parts.id);
 }
 
+/// The syspage that the calling program registered.
+fn own_syspage(call: &Call) -> Result<Arc<Syspage>, Errno> {
+    call.thread.syspage().filter(|syspage| syspage.is_programs_own()).ok_or(Errno::ENOENT)
+}
+
 async fn wait(call: &Call) -> SysResult {
-    let syspage = call.thread.syspage().ok_or(Errno::ENOENT)?;
+    let syspage = own_syspage(call)?;
     let (mode, index) = (call.argument(0), call.argument(1));
     if mode > wait_mode::ONE || (mode == wait_mode::ONE && index >= ENTRY_COUNT as u64) {
         return Err(Errno::EINVAL);
@@ -174,7 +216,7 @@ async fn wait(call: &Call) -> SysResult {
 }
 
 fn cancel(call: &Call) -> SysResult {
-    let syspage = call.thread.syspage().ok_or(Errno::ENOENT)?;
+    let syspage = own_syspage(call)?;
     let index = call.argument(0);
     if index >= ENTRY_COUNT as u64 {
         return Err(Errno::EINVAL);

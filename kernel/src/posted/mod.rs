@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `syspage` | what everybody may know of a syspage: pages, calls under way, who waits |
 //! | `scanner` | what its core alone has: where it stands in each syspage, which to look at |
+//! | `sites`, `trampoline` | unmodified programs: where they are patched, and their threads there |
 //! | `calls` | `ferry_register`, `ferry_unregister`, `ferry_wait`, `ferry_cancel` |
 //!
 //! One core scans: the first kernel core. It looks only at syspages of threads that are on an
@@ -20,7 +21,9 @@
 
 mod calls;
 mod scanner;
+mod sites;
 mod syspage;
+pub mod trampoline;
 
 use abi::Errno;
 use abi::syspage::{FLAG_LINK, MUST_TRAP};
@@ -31,13 +34,15 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 pub use calls::{leave, serve, serve_local};
 pub use scanner::{Scanner, start};
+pub use sites::Sites;
 pub use syspage::Syspage;
 
-use policy::route::{self, Support};
+use policy::route::{self, CallPath, Support};
 
+use crate::memory::AddressSpace;
 use crate::process::Thread;
 use crate::request::encode;
-use crate::{boot, dispatch};
+use crate::{boot, dispatch, run_user};
 
 /// Syspages that one process may have.
 const PROCESS_LIMIT: u32 = 256;
@@ -70,6 +75,13 @@ pub fn scanner_core() -> CpuId {
 /// Whether the scanner's core does nothing but kernel work, so that users may spin for it.
 fn is_scanner_dedicated() -> bool {
     !boot::layout().application.contains(scanner_core().index())
+}
+
+/// Lets the program of a fresh address space post its calls, if that is the path in force.
+pub fn prepare(space: &AddressSpace) {
+    if run_user::path() == CallPath::Posted && is_scanner_dedicated() {
+        Sites::install(space);
+    }
 }
 
 /// A thread begins to run on this core: its syspage is looked at from now on.

@@ -7,6 +7,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::future::Future;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Waker;
 
@@ -67,15 +68,31 @@ impl Interruption for Cancellation {
     }
 }
 
+/// Who asked for a syspage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    /// The program, which gave the page.
+    Program {
+        /// Where it has it.
+        address: u64,
+    },
+    /// Nobody: it is for the trampoline of an unmodified program.
+    Trampoline {
+        /// Where the table of sites is.
+        sites: u64,
+        /// Where the trampoline is.
+        code: u64,
+    },
+}
+
 /// What a syspage is made of.
 pub(super) struct Parts {
     pub(super) id: u32,
     pub(super) thread: Arc<Thread>,
     pub(super) space: Arc<AddressSpace>,
-    /// Where the user has it.
-    pub(super) address: u64,
-    /// Where the user has control and notification page.
-    pub(super) control_address: u64,
+    pub(super) origin: Origin,
+    /// Where the user has control page, notification page, and the entries if they are the kernel's.
+    pub(super) pages: Range<u64>,
     pub(super) entries: EntriesPage,
     pub(super) control: ControlFrame,
     pub(super) notification: NotificationFrame,
@@ -132,6 +149,16 @@ impl Syspage {
         self.parts.id
     }
 
+    /// Whether the program registered it.
+    pub(super) fn is_programs_own(&self) -> bool {
+        matches!(self.parts.origin, Origin::Program { .. })
+    }
+
+    /// Where the user has the control page.
+    pub(super) fn control_address(&self) -> u64 {
+        self.parts.pages.start
+    }
+
     /// The thread that posts here.
     #[inline]
     pub fn thread(&self) -> &Arc<Thread> {
@@ -157,11 +184,16 @@ impl Syspage {
     pub fn begin(&self, index: usize) {
         self.interruption(index).cancelled.store(false, Ordering::Relaxed);
         self.in_flight.begin(index);
+        // Whoever wants to cancel it can do so from now on.
+        self.changed.wake_all();
     }
 
     /// The answer of a call that was begun.
     pub fn complete(&self, index: usize, result: SysResult) {
-        let result = result.map_err(|errno| if errno.is_restart() { Errno::EINTR } else { errno });
+        // For a trampoline the kernel itself takes the result of what it cancelled, and restarts it.
+        let keeps = !self.is_programs_own();
+        let result =
+            result.map_err(|errno| if errno.is_restart() && !keeps { Errno::EINTR } else { errno });
         self.in_flight.complete(&self.parts.entries, index, encode(result));
         self.announce();
         if CpuId::current() != super::scanner_core() {

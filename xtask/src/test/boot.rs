@@ -23,16 +23,17 @@ const ASKED_FOR: &str = "test hook";
 pub struct Configuration {
     /// Cores of the machine.
     pub cpus: usize,
-    /// `local` or `remote`.
+    /// `local`, `remote` or `posted`.
     pub path: &'static str,
 }
 
-/// Every combination of one and two cores with both call paths.
-pub const CONFIGURATIONS: [Configuration; 4] = [
+/// One and two cores with every call path; with one core, nobody else could take what is posted.
+pub const CONFIGURATIONS: [Configuration; 5] = [
     Configuration { cpus: 1, path: "local" },
     Configuration { cpus: 1, path: "remote" },
     Configuration { cpus: 2, path: "local" },
     Configuration { cpus: 2, path: "remote" },
+    Configuration { cpus: 2, path: "posted" },
 ];
 
 impl Configuration {

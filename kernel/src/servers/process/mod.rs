@@ -22,6 +22,7 @@ use policy::table::number;
 
 use crate::call::{Call, SysResult};
 use crate::dispatch;
+use crate::posted::trampoline;
 use crate::process::{Tid, exec, exit, fork, table};
 
 /// Carries out a call of this class that may run on any core.
@@ -134,6 +135,7 @@ async fn arch_prctl(call: &Call, context: &mut UserContext) -> SysResult {
             Ok(0)
         }
         ARCH_SET_GS => {
+            trampoline::give_up(&call.thread, &call.thread.space()).await;
             context.set_second_pointer(address);
             Ok(0)
         }
@@ -142,7 +144,9 @@ async fn arch_prctl(call: &Call, context: &mut UserContext) -> SysResult {
             Ok(0)
         }
         ARCH_GET_GS => {
-            call.user().write_value(address, &context.second_pointer()).await?;
+            call.user()
+                .write_value(address, &trampoline::second_pointer(&call.thread.space(), context))
+                .await?;
             Ok(0)
         }
         // `cpuid` is always permitted, and forbidding it is not possible.

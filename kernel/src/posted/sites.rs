@@ -1,0 +1,238 @@
+//! The patched sites of an address space: where an unmodified program calls a trampoline instead of
+//! the system.
+//!
+//! A site is known by its *return address*, the one behind it. It is patched only when
+//! * a system call has just returned there, so that the two bytes before are an instruction;
+//! * the page is private and cannot be written by the program (the patch goes into a private copy);
+//! * eight bytes below the stack pointer are dead there (`hal`, `may_patch`);
+//! * its slot of the table of sites is free.
+//!
+//! Everything else keeps trapping. Data: a stand-in for the control page, for threads that have no
+//! syspage, and the table of sites, by which the trampoline tells its callers from null pointers; both
+//! are private pages of the program, so a child gets its own with its own copy of the code.
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use abi::Errno;
+use abi::memory::Protection;
+use abi::syspage::{ControlPage, NotificationPage, call};
+use base::memory::Frame;
+use base::sync::{Mutex, Once, rank};
+use hal::{Contract, Machine, PostTrampoline};
+use policy::patch::{self, Attempt};
+
+use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, page_floor};
+
+/// Code around a site that is looked at.
+const WINDOW: u64 = 1024;
+/// Places that remember how often a site has trapped.
+const REMEMBERED: usize = 64;
+
+/// What all programs share.
+struct Shared {
+    trampoline: PostTrampoline,
+    low_page: Frame,
+    code_page: Frame,
+}
+
+/// The trampoline, when there can be one.
+fn shared() -> Option<&'static Shared> {
+    static SHARED: Once<Option<Shared>> = Once::new();
+    SHARED.call_once(make_shared).as_ref()
+}
+
+fn make_shared() -> Option<Shared> {
+    let trampoline = Machine::post_trampoline()?;
+    let offsets = trampoline.offsets;
+    let agrees = offsets.parked == core::mem::offset_of!(ControlPage, parked)
+        && offsets.spin_limit == core::mem::offset_of!(ControlPage, spin_limit)
+        && offsets.entries == core::mem::offset_of!(ControlPage, entries)
+        && offsets.sites == core::mem::offset_of!(ControlPage, sites)
+        && offsets.trampoline == core::mem::offset_of!(ControlPage, trampoline)
+        && offsets.permitted == core::mem::offset_of!(ControlPage, permitted)
+        && offsets.position
+            == size_of::<ControlPage>() + core::mem::offset_of!(NotificationPage, position)
+        && offsets.finish_call == call::FINISH;
+    if !agrees {
+        log::error!("the trampoline is for another layout; programs are not patched");
+        return None;
+    }
+    let page = |fill: fn(&mut [u8])| {
+        let mut bytes = vec![0; PAGE as usize];
+        fill(&mut bytes);
+        let frame = Frame::zeroed().ok()?;
+        frame.write(0, &bytes);
+        Some(frame)
+    };
+    let low_page = page(trampoline.fill_low_page)?;
+    let code_page = page(trampoline.fill_code_page)?;
+    Some(Shared { trampoline, low_page, code_page })
+}
+
+/// The sites of one address space.
+pub struct Sites {
+    /// The trampoline, as the machine describes it.
+    pub(super) trampoline: &'static PostTrampoline,
+    /// Where the stand-in for a control page is; the table of sites follows.
+    data: u64,
+    /// Where the trampoline is.
+    code: u64,
+    /// Return addresses of patched sites.
+    patched: Mutex<BTreeSet<u64>>,
+    /// Traps at sites that are not patched: return address and `policy::patch` count.
+    seen: [AtomicU64; REMEMBERED],
+    /// The program uses what the trampoline needs: nothing is patched any more.
+    given_up: AtomicBool,
+}
+
+impl Sites {
+    fn new(trampoline: &'static PostTrampoline, data: u64, code: u64) -> Sites {
+        Sites {
+            trampoline,
+            data,
+            code,
+            patched: Mutex::new(&rank::SITES, BTreeSet::new()),
+            seen: [const { AtomicU64::new(0) }; REMEMBERED],
+            given_up: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives a fresh space the pages that patched programs need. Without them nothing is patched.
+    pub fn install(space: &AddressSpace) {
+        let Some(shared) = shared() else { return };
+        if let Err(errno) = Sites::try_install(space, shared) {
+            log::debug!("no trampoline for a program: {errno}");
+        }
+    }
+
+    fn try_install(space: &AddressSpace, shared: &'static Shared) -> Result<(), Errno> {
+        let slots = shared.trampoline.offsets.site_slots as u64;
+        let mut pages = Vec::new();
+        let stand_in = Frame::zeroed()?;
+        let code_page = SharedPage {
+            frame: shared.code_page.clone(),
+            protection: Protection::READ | Protection::EXECUTE,
+            flags: AreaFlags::SHARED,
+        };
+        pages.push(code_page);
+        for page in 0..1 + slots * 8 / PAGE {
+            let frame = if page == 0 { stand_in.clone() } else { Frame::zeroed()? };
+            pages.push(SharedPage {
+                frame,
+                protection: Protection::READ,
+                flags: AreaFlags::empty(),
+            });
+        }
+        let code = space.map_shared(None, b"[ferry]", pages)?;
+        let data = code + PAGE;
+        let offsets = shared.trampoline.offsets;
+        stand_in.store_u32(offsets.parked, 1);
+        stand_in.store_u64(offsets.sites, data + PAGE);
+        stand_in.store_u64(offsets.trampoline, code);
+        let low_page = SharedPage {
+            frame: shared.low_page.clone(),
+            protection: Protection::EXECUTE,
+            flags: AreaFlags::SHARED | AreaFlags::HIDDEN,
+        };
+        space.map_shared(Some(0), b"[ferry]", vec![low_page])?;
+        space.set_sites(Arc::new(Sites::new(&shared.trampoline, data, code)));
+        Ok(())
+    }
+
+    /// Those of a child, whose memory is a copy.
+    pub fn inherit(&self) -> Sites {
+        let child = Sites::new(self.trampoline, self.data, self.code);
+        *child.patched.lock() = self.patched.lock().clone();
+        child.given_up.store(self.has_given_up(), Ordering::Relaxed);
+        child
+    }
+
+    /// What the second segment base of a thread without a syspage points to.
+    pub(super) fn stand_in(&self) -> u64 {
+        self.data
+    }
+
+    /// Where the trampoline is.
+    pub(super) fn code(&self) -> u64 {
+        self.code
+    }
+
+    /// Where the table of sites is.
+    pub(super) fn table(&self) -> u64 {
+        self.data + PAGE
+    }
+
+    /// Whether the program's sites are left alone.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Whether `after` is the return address of a patched site.
+    pub(super) fn has(&self, after: u64) -> bool {
+        self.patched.lock().contains(&after)
+    }
+
+    /// A call trapped at a site that is not patched: patches it when it is time and possible.
+    #[inline]
+    pub(super) fn note_trap(&self, space: &AddressSpace, after: u64) {
+        let Some(seen) = self.seen.get(after as usize / 2 % REMEMBERED) else { return };
+        let (word, attempt) = patch::count(seen.load(Ordering::Relaxed), after);
+        seen.store(word, Ordering::Relaxed);
+        if attempt == Attempt::Now && self.patch(space, after).is_err() {
+            seen.store(patch::refuse(after), Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn patch(&self, space: &AddressSpace, after: u64) -> Result<(), Errno> {
+        let trampoline = self.trampoline;
+        let site = after.wrapping_sub(trampoline.trap.len() as u64);
+        let crosses = page_floor(site) != page_floor(after - 1);
+        if self.has_given_up() || crosses || !space.is_private_code(site) {
+            return Err(Errno::EACCES);
+        }
+        // What lies in the pages around it and is there.
+        let start = page_floor(after).max(after.saturating_sub(WINDOW));
+        let mut code = vec![0; (after + WINDOW - start) as usize];
+        let length = space.read_now(start, &mut code);
+        code.truncate(length);
+        let offset = (site - start.min(site)) as usize;
+        if start > site || code.get(offset..offset + 2) != Some(trampoline.trap.as_slice()) {
+            return Err(Errno::EACCES);
+        }
+        if !(trampoline.may_patch)(&code, start, after) {
+            return Err(Errno::EACCES);
+        }
+        let mut patched = self.patched.lock();
+        let slots = trampoline.offsets.site_slots as u64;
+        if patched.iter().any(|other| other % slots == after % slots) {
+            return Err(Errno::EEXIST);
+        }
+        // The table first: who comes by the patched site finds it there.
+        space.poke(self.table() + after % slots * 8, &after.to_le_bytes())?;
+        space.poke(site, &trampoline.patch)?;
+        patched.insert(after);
+        Ok(())
+    }
+
+    /// Takes all patches back, for a program that uses what the trampoline needs.
+    pub(super) fn give_up(&self, space: &AddressSpace) {
+        self.given_up.store(true, Ordering::Relaxed);
+        let patched = self.patched.lock();
+        for after in patched.iter() {
+            let site = after - self.trampoline.trap.len() as u64;
+            let mut bytes = [0; 2];
+            // Only what is still ours.
+            if space.read_now(site, &mut bytes) == 2
+                && bytes == self.trampoline.patch
+                && let Err(errno) = space.poke(site, &self.trampoline.trap)
+            {
+                log::debug!("a site at {site:#x} stays patched: {errno}");
+            }
+        }
+    }
+}
