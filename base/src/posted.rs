@@ -75,11 +75,6 @@ impl Entries {
         self.is_submitted(head as usize) || (what >> 24) as u8 == pass_mark(head)
     }
 
-    /// The number of the call in an entry, or what the user has written there since.
-    pub fn number(&self, index: usize) -> usize {
-        (self.at(index).what.load(Ordering::Relaxed) & 0xffff) as usize
-    }
-
     #[inline]
     fn is_free(&self, index: usize) -> bool {
         self.at(index).status.load(Ordering::Acquire) == status::FREE
