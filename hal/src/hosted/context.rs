@@ -1,7 +1,7 @@
 //! Registers of a user thread that can never run: the same bookkeeping as on x86-64, with x87 and SSE
 //! as the only floating-point state.
 
-use super::registers::Registers;
+use super::registers::{Registers, answered_by_registers};
 use super::xsave;
 use crate::contract::UserContext;
 
@@ -29,37 +29,7 @@ impl UserContext for Context {
         Self { ..*self }
     }
 
-    fn call_number(&self) -> usize {
-        self.registers.rax as usize
-    }
-
-    fn call_arguments(&self) -> [u64; 6] {
-        self.registers.call_arguments()
-    }
-
-    fn set_return_value(&mut self, value: u64) {
-        self.registers.rax = value;
-    }
-
-    fn restart_call(&mut self, number: usize) {
-        self.registers.restart_call(number);
-    }
-
-    fn instruction_pointer(&self) -> u64 {
-        self.registers.rip
-    }
-
-    fn set_instruction_pointer(&mut self, value: u64) {
-        self.registers.rip = value;
-    }
-
-    fn stack_pointer(&self) -> u64 {
-        self.registers.rsp
-    }
-
-    fn set_stack_pointer(&mut self, value: u64) {
-        self.registers.rsp = value;
-    }
+    answered_by_registers!();
 
     fn thread_pointer(&self) -> u64 {
         self.thread_pointer
@@ -75,18 +45,6 @@ impl UserContext for Context {
 
     fn set_second_pointer(&mut self, value: u64) {
         self.second_pointer = value;
-    }
-
-    fn set_c_argument(&mut self, index: usize, value: u64) {
-        self.registers.set_c_argument(index, value);
-    }
-
-    fn general_registers(&self) -> [u64; 18] {
-        self.registers.to_sigcontext()
-    }
-
-    fn set_general_registers(&mut self, registers: &[u64; 18]) {
-        self.registers.set_from_sigcontext(registers);
     }
 
     fn fpu_size() -> usize {

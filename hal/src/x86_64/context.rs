@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::core_area::CoreArea;
 use super::cpu::{self, FEATURES};
-use super::registers::Registers;
+use super::registers::{Registers, answered_by_registers};
 use super::xsave;
 use crate::contract::UserContext;
 
@@ -179,37 +179,7 @@ impl UserContext for Context {
         copy
     }
 
-    fn call_number(&self) -> usize {
-        self.registers.rax as usize
-    }
-
-    fn call_arguments(&self) -> [u64; 6] {
-        self.registers.call_arguments()
-    }
-
-    fn set_return_value(&mut self, value: u64) {
-        self.registers.rax = value;
-    }
-
-    fn restart_call(&mut self, number: usize) {
-        self.registers.restart_call(number);
-    }
-
-    fn instruction_pointer(&self) -> u64 {
-        self.registers.rip
-    }
-
-    fn set_instruction_pointer(&mut self, value: u64) {
-        self.registers.rip = value;
-    }
-
-    fn stack_pointer(&self) -> u64 {
-        self.registers.rsp
-    }
-
-    fn set_stack_pointer(&mut self, value: u64) {
-        self.registers.rsp = value;
-    }
+    answered_by_registers!();
 
     fn thread_pointer(&self) -> u64 {
         if self.is_live_here() {
@@ -245,18 +215,6 @@ impl UserContext for Context {
         self.check_released();
         // SAFETY: rule 1.
         unsafe { (*self.extended()).gs_base = value };
-    }
-
-    fn set_c_argument(&mut self, index: usize, value: u64) {
-        self.registers.set_c_argument(index, value);
-    }
-
-    fn general_registers(&self) -> [u64; 18] {
-        self.registers.to_sigcontext()
-    }
-
-    fn set_general_registers(&mut self, registers: &[u64; 18]) {
-        self.registers.set_from_sigcontext(registers);
     }
 
     fn fpu_size() -> usize {

@@ -46,6 +46,82 @@ pub(crate) struct Registers {
     pub(crate) error: u64,
 }
 
+/// The registers in the order of `struct sigcontext`, to be read or assigned.
+macro_rules! in_sigcontext_order {
+    ($registers:expr) => {
+        [
+            $registers.r8,
+            $registers.r9,
+            $registers.r10,
+            $registers.r11,
+            $registers.r12,
+            $registers.r13,
+            $registers.r14,
+            $registers.r15,
+            $registers.rdi,
+            $registers.rsi,
+            $registers.rbp,
+            $registers.rbx,
+            $registers.rdx,
+            $registers.rax,
+            $registers.rcx,
+            $registers.rsp,
+            $registers.rip,
+            $registers.rflags,
+        ]
+    };
+}
+
+/// The part of `UserContext` that `registers` answers by itself, for a context with that field.
+macro_rules! answered_by_registers {
+    () => {
+        fn call_number(&self) -> usize {
+            self.registers.rax as usize
+        }
+
+        fn call_arguments(&self) -> [u64; 6] {
+            self.registers.call_arguments()
+        }
+
+        fn set_return_value(&mut self, value: u64) {
+            self.registers.rax = value;
+        }
+
+        fn restart_call(&mut self, number: usize) {
+            self.registers.restart_call(number);
+        }
+
+        fn instruction_pointer(&self) -> u64 {
+            self.registers.rip
+        }
+
+        fn set_instruction_pointer(&mut self, value: u64) {
+            self.registers.rip = value;
+        }
+
+        fn stack_pointer(&self) -> u64 {
+            self.registers.rsp
+        }
+
+        fn set_stack_pointer(&mut self, value: u64) {
+            self.registers.rsp = value;
+        }
+
+        fn set_c_argument(&mut self, index: usize, value: u64) {
+            self.registers.set_c_argument(index, value);
+        }
+
+        fn general_registers(&self) -> [u64; 18] {
+            self.registers.to_sigcontext()
+        }
+
+        fn set_general_registers(&mut self, registers: &[u64; 18]) {
+            self.registers.set_from_sigcontext(registers);
+        }
+    };
+}
+pub(crate) use answered_by_registers;
+
 impl Registers {
     pub(crate) fn new(entry: u64, stack: u64) -> Self {
         Self { rip: entry, rsp: stack, rflags: FLAG_INTERRUPTS | FLAG_FIXED, ..Self::default() }
@@ -72,55 +148,17 @@ impl Registers {
 
     /// In the order of `struct sigcontext`.
     pub(crate) fn to_sigcontext(self) -> [u64; 18] {
-        let (rcx, r11) = match self.return_by {
-            RETURN_BY_SYSRET => (self.rip, self.rflags),
-            _ => (self.rcx, self.r11),
-        };
-        [
-            self.r8,
-            self.r9,
-            self.r10,
-            r11,
-            self.r12,
-            self.r13,
-            self.r14,
-            self.r15,
-            self.rdi,
-            self.rsi,
-            self.rbp,
-            self.rbx,
-            self.rdx,
-            self.rax,
-            rcx,
-            self.rsp,
-            self.rip,
-            self.rflags,
-        ]
+        let mut seen = self;
+        if self.return_by == RETURN_BY_SYSRET {
+            (seen.rcx, seen.r11) = (self.rip, self.rflags);
+        }
+        in_sigcontext_order!(seen)
     }
 
     /// Everything may be hostile: flags are cut to what a user may have, and the long way back, which
     /// takes any values, is chosen.
     pub(crate) fn set_from_sigcontext(&mut self, from: &[u64; 18]) {
-        [
-            self.r8,
-            self.r9,
-            self.r10,
-            self.r11,
-            self.r12,
-            self.r13,
-            self.r14,
-            self.r15,
-            self.rdi,
-            self.rsi,
-            self.rbp,
-            self.rbx,
-            self.rdx,
-            self.rax,
-            self.rcx,
-            self.rsp,
-            self.rip,
-            self.rflags,
-        ] = *from;
+        in_sigcontext_order!(self) = *from;
         self.rflags = self.rflags & FLAGS_OF_USER | FLAG_INTERRUPTS | FLAG_FIXED;
         self.return_by = RETURN_BY_INTERRUPT_FRAME;
     }

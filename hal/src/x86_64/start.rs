@@ -83,12 +83,11 @@ impl acpi::Memory for Mapped<'_> {
     fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
         let end = address.checked_add(length as u64)?;
         let inside = |range: &Range| range.start <= address && end <= range.end;
+        if !self.0.as_slice().iter().any(inside) {
+            return None;
+        }
         // SAFETY: the range is in the direct map, and is firmware's: nobody writes to it.
-        self.0
-            .as_slice()
-            .iter()
-            .any(inside)
-            .then(|| unsafe { core::slice::from_raw_parts(paging::direct(address), length) })
+        Some(unsafe { core::slice::from_raw_parts(paging::direct(address), length) })
     }
 }
 

@@ -36,6 +36,36 @@ pub(super) fn stub_address(vector: u8) -> u64 {
     stubs as *const () as u64 + u64::from(vector) * STUB_SIZE as u64
 }
 
+/// A naked function's instructions, with the places of what all ways save or load; then, after a
+/// semicolon, its further operands.
+macro_rules! naked_asm_with_registers {
+    ($($instruction:literal,)* ; $($operand:tt)*) => {
+        naked_asm!(
+            $($instruction,)*
+            KERNEL_STACK = const OFFSET_KERNEL_STACK,
+            REGISTERS = const OFFSET_REGISTERS,
+            RETURN_BY = const offset_of!(Registers, return_by),
+            RAX = const offset_of!(Registers, rax),
+            RBX = const offset_of!(Registers, rbx),
+            RDX = const offset_of!(Registers, rdx),
+            RSI = const offset_of!(Registers, rsi),
+            RDI = const offset_of!(Registers, rdi),
+            RBP = const offset_of!(Registers, rbp),
+            RSP = const offset_of!(Registers, rsp),
+            R8 = const offset_of!(Registers, r8),
+            R9 = const offset_of!(Registers, r9),
+            R10 = const offset_of!(Registers, r10),
+            R12 = const offset_of!(Registers, r12),
+            R13 = const offset_of!(Registers, r13),
+            R14 = const offset_of!(Registers, r14),
+            R15 = const offset_of!(Registers, r15),
+            RIP = const offset_of!(Registers, rip),
+            RFLAGS = const offset_of!(Registers, rflags),
+            $($operand)*
+        )
+    };
+}
+
 /// Runs user mode with `registers` until it traps: `CALL` after a system call, 1 after anything else.
 ///
 /// # Safety
@@ -43,7 +73,7 @@ pub(super) fn stub_address(vector: u8) -> u64 {
 /// root table, segment bases and floating-point state are the thread's; interrupts are off.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn enter(registers: &mut Registers) -> u32 {
-    naked_asm!(
+    naked_asm_with_registers!(
         "push rbp",
         "push rbx",
         "push r12",
@@ -83,37 +113,19 @@ pub(super) unsafe extern "C" fn enter(registers: &mut Registers) -> u32 {
         "mov rdi, [rdi + {RDI}]",
         "swapgs",
         "iretq",
-        KERNEL_STACK = const OFFSET_KERNEL_STACK,
-        REGISTERS = const OFFSET_REGISTERS,
+        ;
         SYSRET = const RETURN_BY_SYSRET,
         USER_DATA = const USER_DATA,
         USER_CODE = const USER_CODE,
-        RETURN_BY = const offset_of!(Registers, return_by),
-        RAX = const offset_of!(Registers, rax),
-        RBX = const offset_of!(Registers, rbx),
         RCX = const offset_of!(Registers, rcx),
-        RDX = const offset_of!(Registers, rdx),
-        RSI = const offset_of!(Registers, rsi),
-        RDI = const offset_of!(Registers, rdi),
-        RBP = const offset_of!(Registers, rbp),
-        RSP = const offset_of!(Registers, rsp),
-        R8 = const offset_of!(Registers, r8),
-        R9 = const offset_of!(Registers, r9),
-        R10 = const offset_of!(Registers, r10),
         R11 = const offset_of!(Registers, r11),
-        R12 = const offset_of!(Registers, r12),
-        R13 = const offset_of!(Registers, r13),
-        R14 = const offset_of!(Registers, r14),
-        R15 = const offset_of!(Registers, r15),
-        RIP = const offset_of!(Registers, rip),
-        RFLAGS = const offset_of!(Registers, rflags),
     )
 }
 
 /// Where `syscall` arrives: rcx is the user's rip, r11 its flags, rsp still its stack.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn syscall_entry() {
-    naked_asm!(
+    naked_asm_with_registers!(
         "swapgs",
         "mov gs:[{SCRATCH}], rsp",
         "mov rsp, gs:[{REGISTERS}]",
@@ -144,27 +156,9 @@ pub(super) unsafe extern "C" fn syscall_entry() {
         "pop rbp",
         "xor eax, eax",
         "ret",
-        KERNEL_STACK = const OFFSET_KERNEL_STACK,
-        REGISTERS = const OFFSET_REGISTERS,
+        ;
         SCRATCH = const OFFSET_SCRATCH,
         SYSRET = const RETURN_BY_SYSRET,
-        RETURN_BY = const offset_of!(Registers, return_by),
-        RAX = const offset_of!(Registers, rax),
-        RBX = const offset_of!(Registers, rbx),
-        RDX = const offset_of!(Registers, rdx),
-        RSI = const offset_of!(Registers, rsi),
-        RDI = const offset_of!(Registers, rdi),
-        RBP = const offset_of!(Registers, rbp),
-        RSP = const offset_of!(Registers, rsp),
-        R8 = const offset_of!(Registers, r8),
-        R9 = const offset_of!(Registers, r9),
-        R10 = const offset_of!(Registers, r10),
-        R12 = const offset_of!(Registers, r12),
-        R13 = const offset_of!(Registers, r13),
-        R14 = const offset_of!(Registers, r14),
-        R15 = const offset_of!(Registers, r15),
-        RIP = const offset_of!(Registers, rip),
-        RFLAGS = const offset_of!(Registers, rflags),
     )
 }
 
@@ -191,7 +185,7 @@ unsafe extern "C" fn stubs() {
 /// Any trap but a system call. The stack: vector, error, rip, cs, rflags, rsp, ss.
 #[unsafe(naked)]
 unsafe extern "C" fn common() {
-    naked_asm!(
+    naked_asm_with_registers!(
         "test byte ptr [rsp + 24], 3",
         "jz {kernel}",
         "swapgs",
@@ -231,31 +225,13 @@ unsafe extern "C" fn common() {
         "pop rbp",
         "mov eax, 1",
         "ret",
+        ;
         kernel = sym kernel,
-        KERNEL_STACK = const OFFSET_KERNEL_STACK,
-        REGISTERS = const OFFSET_REGISTERS,
         FRAME = const RETURN_BY_INTERRUPT_FRAME,
-        RETURN_BY = const offset_of!(Registers, return_by),
         VECTOR = const offset_of!(Registers, vector),
         ERROR = const offset_of!(Registers, error),
-        RAX = const offset_of!(Registers, rax),
-        RBX = const offset_of!(Registers, rbx),
         RCX = const offset_of!(Registers, rcx),
-        RDX = const offset_of!(Registers, rdx),
-        RSI = const offset_of!(Registers, rsi),
-        RDI = const offset_of!(Registers, rdi),
-        RBP = const offset_of!(Registers, rbp),
-        RSP = const offset_of!(Registers, rsp),
-        R8 = const offset_of!(Registers, r8),
-        R9 = const offset_of!(Registers, r9),
-        R10 = const offset_of!(Registers, r10),
         R11 = const offset_of!(Registers, r11),
-        R12 = const offset_of!(Registers, r12),
-        R13 = const offset_of!(Registers, r13),
-        R14 = const offset_of!(Registers, r14),
-        R15 = const offset_of!(Registers, r15),
-        RIP = const offset_of!(Registers, rip),
-        RFLAGS = const offset_of!(Registers, rflags),
     )
 }
 

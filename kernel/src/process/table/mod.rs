@@ -9,24 +9,25 @@
 //! Numbers are handed out in rising order and start again after `PID_LIMIT`; a number is free when it
 //! names nothing. Slots lie in chunks of 64, which come and go as they are needed.
 
+mod lists;
+mod numbers;
+
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use abi::Errno;
 use base::sync::{Mutex, MutexGuard, Once, rank};
 use fs::terminal::Terminal;
 
 use super::ids::{INIT, PID_LIMIT, Pid, Tid};
 use super::process::Process;
 use super::thread::Thread;
+use lists::{Link, List, Members};
+pub(super) use numbers::ReservedNumber;
+use numbers::{Chunk, FIRST_AFTER_WRAP, split};
 
-const CHUNK_SLOTS: usize = 64;
-const CHUNK_COUNT: usize = PID_LIMIT as usize / CHUNK_SLOTS;
-/// Numbers that are kept for the kernel when the count starts again.
-const FIRST_AFTER_WRAP: i32 = 300;
 /// Frames of memory for each thread that may exist: its page tables, its first pages and what the
 /// kernel keeps of it.
 const FRAMES_PER_THREAD: usize = 32;
@@ -68,38 +69,11 @@ impl Node {
     }
 }
 
-/// Neighbours in a list of processes; 0 for none.
-#[derive(Clone, Copy, Default)]
-struct Link {
-    previous: i32,
-    next: i32,
-}
-
-/// Ends of a list of processes; 0 for none.
-#[derive(Clone, Copy, Default)]
-struct Members {
-    first: i32,
-    last: i32,
-}
-
-/// Which of the lists of a node.
-#[derive(Clone, Copy)]
-enum List {
-    Siblings,
-    Group,
-}
-
 #[derive(Default)]
 struct Session {
     /// Processes in it.
     members: usize,
     terminal: Option<Arc<Terminal>>,
-}
-
-struct Chunk {
-    /// Bit set: the number is taken.
-    taken: u64,
-    slots: [Slot; CHUNK_SLOTS],
 }
 
 /// All numbers; guarded by the tree's lock.
@@ -126,34 +100,9 @@ pub struct Counts {
     pub created: u64,
 }
 
-/// A number that is taken but names nothing yet. Gives it back when dropped.
-pub(super) struct ReservedNumber(i32);
-
-impl ReservedNumber {
-    pub(super) fn get(&self) -> i32 {
-        self.0
-    }
-
-    /// The number names something now, which frees it when it goes.
-    fn keep(self) {
-        core::mem::forget(self);
-    }
-}
-
-impl Drop for ReservedNumber {
-    fn drop(&mut self) {
-        lock().release_if_empty(self.0);
-    }
-}
-
 /// Locks the tree.
 pub(super) fn lock() -> MutexGuard<'static, Tree> {
     TREE.lock()
-}
-
-fn split(number: i32) -> Option<(usize, usize)> {
-    let number = usize::try_from(number).ok()?;
-    Some((number / CHUNK_SLOTS, number % CHUNK_SLOTS))
 }
 
 impl Tree {
@@ -185,120 +134,6 @@ impl Tree {
 
     fn node_mut(&mut self, number: i32) -> Option<&mut Node> {
         self.slot_mut(number)?.node.as_mut()
-    }
-
-    /// The lowest free number in a chunk that is not below `from` there.
-    fn free_in_chunk(&self, chunk: usize, from: usize) -> Option<usize> {
-        let taken = match self.chunks.get(chunk) {
-            Some(Some(chunk)) => chunk.taken,
-            _ => 0,
-        };
-        let free = !taken & (u64::MAX << from);
-        (free != 0).then(|| free.trailing_zeros() as usize)
-    }
-
-    fn take_number(&mut self) -> Result<i32, Errno> {
-        let start =
-            if self.last_number + 1 >= PID_LIMIT { FIRST_AFTER_WRAP } else { self.last_number + 1 };
-        let (first_chunk, mut from) = split(start).ok_or(Errno::EAGAIN)?;
-        for step in 0..=CHUNK_COUNT {
-            let mut chunk = first_chunk + step;
-            if chunk >= CHUNK_COUNT {
-                chunk -= CHUNK_COUNT;
-                if chunk < FIRST_AFTER_WRAP as usize / CHUNK_SLOTS {
-                    continue;
-                }
-            }
-            if let Some(index) = self.free_in_chunk(chunk, from) {
-                let number = i32::try_from(chunk * CHUNK_SLOTS + index).unwrap_or(0);
-                self.mark_taken(chunk, index)?;
-                self.last_number = number;
-                return Ok(number);
-            }
-            from = 0;
-        }
-        Err(Errno::EAGAIN)
-    }
-
-    fn mark_taken(&mut self, chunk: usize, index: usize) -> Result<(), Errno> {
-        if self.chunks.is_empty() {
-            self.chunks.try_reserve_exact(CHUNK_COUNT).map_err(|_| Errno::ENOMEM)?;
-            self.chunks.resize_with(CHUNK_COUNT, || None);
-        }
-        let entry = self.chunks.get_mut(chunk).ok_or(Errno::EAGAIN)?;
-        let chunk = entry.get_or_insert_with(|| {
-            Box::new(Chunk { taken: 0, slots: core::array::from_fn(|_| Slot::default()) })
-        });
-        chunk.taken |= 1 << index;
-        Ok(())
-    }
-
-    /// Makes a number free if it names nothing, and its chunk with it.
-    fn release_if_empty(&mut self, number: i32) {
-        let Some((chunk_index, index)) = split(number) else { return };
-        let Some(entry) = self.chunks.get_mut(chunk_index) else { return };
-        let Some(chunk) = entry else { return };
-        let is_empty = chunk.slots.get(index).is_some_and(|slot| {
-            slot.thread.is_none()
-                && slot.node.is_none()
-                && slot.group.is_none()
-                && slot.session.is_none()
-        });
-        if is_empty {
-            chunk.taken &= !(1 << index);
-            if chunk.taken == 0 {
-                *entry = None;
-            }
-        }
-    }
-
-    fn link_mut(&mut self, list: List, number: i32) -> Option<&mut Link> {
-        let node = self.node_mut(number)?;
-        Some(match list {
-            List::Siblings => &mut node.siblings,
-            List::Group => &mut node.group_members,
-        })
-    }
-
-    fn members_mut(&mut self, list: List, owner: i32) -> Option<&mut Members> {
-        match list {
-            List::Siblings => Some(&mut self.node_mut(owner)?.children),
-            List::Group => self.slot_mut(owner)?.group.as_mut(),
-        }
-    }
-
-    /// Puts a process at the end of a list of `owner`.
-    fn append(&mut self, list: List, owner: i32, number: i32) {
-        let Some(members) = self.members_mut(list, owner) else { return };
-        let last = core::mem::replace(&mut members.last, number);
-        if last == 0 {
-            members.first = number;
-        } else if let Some(link) = self.link_mut(list, last) {
-            link.next = number;
-        }
-        if let Some(link) = self.link_mut(list, number) {
-            *link = Link { previous: last, next: 0 };
-        }
-    }
-
-    /// Takes a process out of a list of `owner`.
-    fn unlink(&mut self, list: List, owner: i32, number: i32) {
-        let Some(link) = self.link_mut(list, number) else { return };
-        let Link { previous, next } = core::mem::take(link);
-        if previous != 0 {
-            if let Some(link) = self.link_mut(list, previous) {
-                link.next = next;
-            }
-        } else if let Some(members) = self.members_mut(list, owner) {
-            members.first = next;
-        }
-        if next != 0 {
-            if let Some(link) = self.link_mut(list, next) {
-                link.previous = previous;
-            }
-        } else if let Some(members) = self.members_mut(list, owner) {
-            members.last = previous;
-        }
     }
 
     fn join_group(&mut self, group: Pid, process: &Process) {
@@ -456,19 +291,6 @@ impl Tree {
         self.node(pid.0).map(|node| &node.process)
     }
 
-    /// The children of a process, oldest first.
-    pub(super) fn children(&self, parent: Pid) -> Iter<'_> {
-        let first = self.node(parent.0).map_or(0, |node| node.children.first);
-        Iter { tree: self, list: List::Siblings, next: first }
-    }
-
-    /// The members of a group.
-    pub(super) fn group(&self, group: Pid) -> Iter<'_> {
-        let first =
-            self.slot(group.0).and_then(|slot| slot.group).map_or(0, |members| members.first);
-        Iter { tree: self, list: List::Group, next: first }
-    }
-
     /// Makes a process a child of `heir`.
     pub(super) fn move_child(&mut self, child: &Process, heir: &Arc<Process>) {
         self.unlink(List::Siblings, child.parent_pid().0, child.pid.0);
@@ -555,43 +377,6 @@ impl Tree {
             .flatten()
             .flat_map(|chunk| chunk.slots.iter())
             .filter_map(|slot| slot.node.as_ref())
-    }
-
-    /// Takes a number for a new thread of a user. `EAGAIN` at the limit of threads, of numbers, or of
-    /// the user (`user_limit`).
-    pub(super) fn reserve_number(
-        &mut self,
-        user: u32,
-        user_limit: u64,
-    ) -> Result<ReservedNumber, Errno> {
-        if self.thread_count >= THREAD_LIMIT.load(Ordering::Relaxed) {
-            return Err(Errno::EAGAIN);
-        }
-        let of_user = self.threads_of_user.get(&user).copied().unwrap_or(0);
-        if of_user as u64 >= user_limit {
-            return Err(Errno::EAGAIN);
-        }
-        Ok(ReservedNumber(self.take_number()?))
-    }
-}
-
-/// Walks a list of processes; yields each with whether it is a zombie.
-pub(super) struct Iter<'a> {
-    tree: &'a Tree,
-    list: List,
-    next: i32,
-}
-
-impl<'a> Iterator for Iter<'a> {
-    type Item = (&'a Arc<Process>, bool);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let node = self.tree.node(self.next)?;
-        self.next = match self.list {
-            List::Siblings => node.siblings.next,
-            List::Group => node.group_members.next,
-        };
-        Some((&node.process, node.is_zombie))
     }
 }
 

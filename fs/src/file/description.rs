@@ -1,0 +1,336 @@
+//! Open file descriptions: what descriptors refer to.
+
+use super::{File, Transfer};
+use crate::identity::Caller;
+use crate::inode::{DirectoryEntry, Inode};
+use crate::lock;
+use crate::mount::Location;
+use abi::Errno;
+use abi::fs::OpenFlags;
+use alloc::sync::Arc;
+use base::io::{Sink, Source};
+use base::sync::{Mutex, rank};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Flags that `F_SETFL` can change.
+pub const CHANGEABLE_FLAGS: OpenFlags = OpenFlags::APPEND
+    .union(OpenFlags::NONBLOCK)
+    .union(OpenFlags::ASYNC)
+    .union(OpenFlags::DIRECT)
+    .union(OpenFlags::NOATIME);
+
+/// An open file description: what `open` makes and `dup` and `fork` share.
+///
+/// `position` has a lock of its own, held for one transfer, so that concurrent readers get different
+/// bytes. The rest are independent atomic words, or never change.
+pub struct OpenFile {
+    file: Arc<dyn File>,
+    /// What `file` says of itself, at hand for every transfer.
+    has_position: bool,
+    is_guarded: bool,
+    location: Location,
+    flags: AtomicU32,
+    position: Mutex<u64>,
+    counts_as_writer: bool,
+    /// Some lock was taken through it; to be released with it.
+    pub(crate) has_locks: AtomicBool,
+    owner_kind: AtomicI32,
+    owner: AtomicI32,
+    owner_signal: AtomicI32,
+    id: u64,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Open file descriptions that exist.
+pub fn open_count() -> usize {
+    OPEN.load(Ordering::Relaxed)
+}
+
+impl OpenFile {
+    /// A new description. `ETXTBSY` when it would write to a file that is being executed.
+    pub fn new(
+        file: Arc<dyn File>,
+        location: Location,
+        flags: OpenFlags,
+    ) -> Result<Arc<OpenFile>, Errno> {
+        let path_only = flags.contains(OpenFlags::PATH);
+        let counts_as_writer = match location.inode.writers() {
+            Some(writers) if flags.writes() && !path_only => {
+                let add = |count: i32| if count < 0 { None } else { Some(count + 1) };
+                writers
+                    .fetch_update(Ordering::AcqRel, Ordering::Acquire, add)
+                    .map_err(|_| Errno::ETXTBSY)?;
+                true
+            }
+            _ => false,
+        };
+        let kept = flags
+            & !(OpenFlags::CREAT
+                | OpenFlags::EXCL
+                | OpenFlags::NOCTTY
+                | OpenFlags::TRUNC
+                | OpenFlags::CLOEXEC);
+        OPEN.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(OpenFile {
+            has_position: file.has_position(),
+            is_guarded: file.is_guarded(),
+            file,
+            location,
+            flags: AtomicU32::new(kept.bits()),
+            position: Mutex::new(&rank::OPEN_FILE, 0),
+            counts_as_writer,
+            has_locks: AtomicBool::new(false),
+            owner_kind: AtomicI32::new(1),
+            owner: AtomicI32::new(0),
+            owner_signal: AtomicI32::new(0),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+        }))
+    }
+
+    /// A number that no other description has or had.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The behaviour.
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// Where it is.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// What it is on.
+    pub fn inode(&self) -> &Arc<dyn Inode> {
+        &self.location.inode
+    }
+
+    /// Access mode and status flags.
+    #[inline]
+    pub fn flags(&self) -> OpenFlags {
+        OpenFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
+    }
+
+    /// Changes the flags in `which` to those of `to`.
+    pub fn change_flags(&self, which: OpenFlags, to: OpenFlags) {
+        let change = |bits: u32| Some(bits & !which.bits() | (to & which).bits());
+        // The closure never refuses, so there is always a new value.
+        let _ = self.flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+    }
+
+    /// Whether it is a mere place (`O_PATH`), good for nothing but the `*at` calls and `fstat`.
+    pub fn is_path_only(&self) -> bool {
+        self.flags().contains(OpenFlags::PATH)
+    }
+
+    /// Whether transfers do not wait.
+    #[inline]
+    pub fn is_nonblocking(&self) -> bool {
+        self.flags().contains(OpenFlags::NONBLOCK)
+    }
+
+    /// Whether `caller` may read or write now, as `File::admit`.
+    #[inline]
+    pub fn admit(&self, caller: &dyn Caller, writes: bool) -> Result<(), Errno> {
+        if self.is_guarded { self.file.admit(caller, writes) } else { Ok(()) }
+    }
+
+    /// Reads at the position and moves it.
+    #[inline]
+    pub fn read(&self, sink: &mut dyn Sink, transfer: Transfer) -> Result<usize, Errno> {
+        if self.has_position {
+            self.read_at_position(sink, transfer)
+        } else {
+            self.file.read(0, sink, transfer)
+        }
+    }
+
+    fn read_at_position(&self, sink: &mut dyn Sink, transfer: Transfer) -> Result<usize, Errno> {
+        if self.file.is_generated() {
+            self.file.prepare(self.position())?;
+        }
+        let mut position = self.position.lock();
+        let count = self.file.read(*position, sink, transfer)?;
+        *position = position.saturating_add(count as u64);
+        drop(position);
+        self.note_access();
+        Ok(count)
+    }
+
+    /// Writes at the position, or at the end when it appends, and moves the position.
+    pub fn write(&self, source: &mut dyn Source, transfer: Transfer) -> Result<usize, Errno> {
+        if !self.file.is_seekable() {
+            return self.file.write(0, source, transfer);
+        }
+        if self.file.is_generated() {
+            // Whoever takes the text may lock what comes before an open file.
+            let position = self.position();
+            let count = self.file.write(position, source, transfer)?;
+            *self.position.lock() = position.saturating_add(count as u64);
+            return Ok(count);
+        }
+        let mut position = self.position.lock();
+        let (start, count) = if self.flags().contains(OpenFlags::APPEND) {
+            self.file.append(source, transfer)?
+        } else {
+            (*position, self.file.write(*position, source, transfer)?)
+        };
+        *position = start.saturating_add(count as u64);
+        Ok(count)
+    }
+
+    /// Reads at an offset. `ESPIPE` for streams.
+    pub fn read_at(
+        &self,
+        offset: u64,
+        sink: &mut dyn Sink,
+        transfer: Transfer,
+    ) -> Result<usize, Errno> {
+        if !self.file.is_seekable() {
+            return Err(Errno::ESPIPE);
+        }
+        if self.file.is_generated() {
+            self.file.prepare(offset)?;
+        }
+        let count = self.file.read(offset, sink, transfer)?;
+        self.note_access();
+        Ok(count)
+    }
+
+    /// Writes at an offset; as in Linux, at the end when it appends. `ESPIPE` for streams.
+    pub fn write_at(
+        &self,
+        offset: u64,
+        source: &mut dyn Source,
+        transfer: Transfer,
+        append: bool,
+    ) -> Result<usize, Errno> {
+        if !self.file.is_seekable() {
+            return Err(Errno::ESPIPE);
+        }
+        if append {
+            return self.file.append(source, transfer).map(|(_, count)| count);
+        }
+        self.file.write(offset, source, transfer)
+    }
+
+    fn note_access(&self) {
+        if !self.flags().contains(OpenFlags::NOATIME) && self.location.mount.updates_access_time() {
+            self.location.inode.note_access();
+        }
+    }
+
+    /// Moves the position.
+    pub fn seek(&self, offset: i64, whence: i32) -> Result<u64, Errno> {
+        let mut position = self.position.lock();
+        let moved = self.file.seek(*position, offset, whence)?;
+        *position = moved;
+        Ok(moved)
+    }
+
+    /// The position.
+    pub fn position(&self) -> u64 {
+        *self.position.lock()
+    }
+
+    /// Gives the directory entries from the position on to `emit` until it returns false, and moves
+    /// the position past those that it took.
+    pub fn read_directory(
+        &self,
+        emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        // Not under the lock: a pseudo-directory may lock what comes before an open file. Two readers
+        // of one description at the same time may so see an entry twice.
+        let start = self.position();
+        let mut reached = start;
+        self.location.inode.read_directory(start, &mut |entry| {
+            let next = entry.next;
+            let taken = emit(entry);
+            if taken {
+                reached = next;
+            }
+            taken
+        })?;
+        *self.position.lock() = reached;
+        self.note_access();
+        Ok(())
+    }
+
+    /// Who gets `SIGIO`: kind (0 thread, 1 process, 2 group) and id.
+    pub fn owner(&self) -> (i32, i32) {
+        (self.owner_kind.load(Ordering::Relaxed), self.owner.load(Ordering::Relaxed))
+    }
+
+    /// Changes who gets `SIGIO`.
+    pub fn set_owner(&self, kind: i32, id: i32) {
+        self.owner_kind.store(kind, Ordering::Relaxed);
+        self.owner.store(id, Ordering::Relaxed);
+    }
+
+    /// The signal that is sent instead of `SIGIO`; 0 for `SIGIO`.
+    pub fn owner_signal(&self) -> i32 {
+        self.owner_signal.load(Ordering::Relaxed)
+    }
+
+    /// Changes the signal that is sent instead of `SIGIO`.
+    pub fn set_owner_signal(&self, signal: i32) {
+        self.owner_signal.store(signal, Ordering::Relaxed);
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+        if self.counts_as_writer
+            && let Some(writers) = self.location.inode.writers()
+        {
+            writers.fetch_sub(1, Ordering::AcqRel);
+        }
+        if *self.has_locks.get_mut() {
+            lock::release_description(self);
+        }
+    }
+}
+
+/// Keeps a file from being opened for writing while it is executed.
+pub struct WriteDenial {
+    inode: Arc<dyn Inode>,
+}
+
+/// Denies writing to an inode until the result is dropped. `ETXTBSY` when somebody writes.
+pub fn deny_writes(inode: &Arc<dyn Inode>) -> Result<WriteDenial, Errno> {
+    if let Some(writers) = inode.writers() {
+        let add = |count: i32| if count > 0 { None } else { Some(count - 1) };
+        writers
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, add)
+            .map_err(|_| Errno::ETXTBSY)?;
+    }
+    Ok(WriteDenial { inode: inode.clone() })
+}
+
+impl Clone for WriteDenial {
+    fn clone(&self) -> WriteDenial {
+        if let Some(writers) = self.inode.writers() {
+            writers.fetch_sub(1, Ordering::AcqRel);
+        }
+        WriteDenial { inode: self.inode.clone() }
+    }
+}
+
+impl Drop for WriteDenial {
+    fn drop(&mut self) {
+        if let Some(writers) = self.inode.writers() {
+            writers.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl core::fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "OpenFile({}, {:?}, {:?})", self.id, self.location.inode, self.flags())
+    }
+}
