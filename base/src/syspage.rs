@@ -17,6 +17,11 @@ impl EntriesPage {
         frame.zero(0, hal::PAGE_SIZE);
         EntriesPage(frame)
     }
+
+    /// The frame.
+    pub fn frame(&self) -> &Frame {
+        &self.0
+    }
 }
 
 impl Deref for EntriesPage {

@@ -13,14 +13,16 @@ if ! command -v musl-gcc >/dev/null || ! command -v gcc >/dev/null; then
     exit 69
 fi
 jobs=$(nproc 2>/dev/null || echo 1)
-for source in "$here"/*.c "$here"/../stress/stress.c; do
+for source in "$here"/*.c "$here"/../stress/stress.c "$here"/../fuzz/fuzz.c; do
     [ -e "$source" ] || continue
+    headers=$here/harness.h
+    [ "$(basename "$source")" != fuzz.c ] || headers=$(dirname "$source")
     name=$(basename "$source" .c)
     for library in musl glibc; do
         program=$out/$library/$name
         # Which C library makes garbage does not matter.
-        [ "$library/$name" != glibc/hostile ] || continue
-        if [ -x "$program" ] && [ -z "$(find "$source" "$here/harness.h" "$0" -newer "$program")" ]; then
+        case $library/$name in glibc/hostile | glibc/fuzz) continue ;; esac
+        if [ -x "$program" ] && [ -z "$(find "$source" "$headers" "$0" -newer "$program")" ]; then
             continue
         fi
         case $library in musl) compiler=musl-gcc ;; *) compiler=gcc ;; esac

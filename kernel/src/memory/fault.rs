@@ -200,7 +200,7 @@ impl Inner {
                 return Step::Done;
             }
             let rights = rights_of(area, true);
-            if !area.is_private() || state.references == 1 || self.pinned.contains(&page) {
+            if !area.is_private() || state.references == 1 || self.is_pinned(page, state.frame) {
                 self.table.set_rights(VirtAddr(page), rights);
                 return Step::Done;
             }

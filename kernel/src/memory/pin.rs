@@ -8,7 +8,7 @@ use abi::Errno;
 use abi::memory::Protection;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use base::memory::{Frame, VirtAddr, reserve};
+use base::memory::{Frame, PhysAddr, VirtAddr, reserve};
 
 use super::area::{Area, AreaFlags, Backing, Object};
 use super::fault::Access;
@@ -45,6 +45,21 @@ impl PageSource for OnePage {
     }
 }
 
+/// A page that the kernel shares with the program. The program may throw the page away and have another
+/// one, or the zero page of all programs, at the same address: only this frame is special.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pinned {
+    pub(super) page: u64,
+    frame: PhysAddr,
+}
+
+impl Inner {
+    /// Whether the page has a frame that is pinned there.
+    pub(super) fn is_pinned(&self, page: u64, frame: PhysAddr) -> bool {
+        self.pinned.contains(&Pinned { page, frame })
+    }
+}
+
 impl AddressSpace {
     /// Pins the page at an aligned address and returns its frame.
     ///
@@ -60,7 +75,8 @@ impl AddressSpace {
             if !is_anonymous || !area.is_private() || !area.protection.contains(wanted) {
                 return Err(Errno::EACCES);
             }
-            if inner.pinned.contains(&page) {
+            let frame = inner.table.peek(VirtAddr(page)).map(|state| state.frame);
+            if frame.is_some_and(|frame| inner.is_pinned(page, frame)) {
                 return Err(Errno::EBUSY);
             }
         }
@@ -68,17 +84,19 @@ impl AddressSpace {
         let mut inner = self.lock();
         // Another thread may have changed everything meanwhile.
         let mapping = inner.table.lookup(VirtAddr(page)).ok_or(Errno::EFAULT)?;
-        if !mapping.rights.write || inner.pinned.contains(&page) {
+        let frame = mapping.frame.address();
+        if !mapping.rights.write || inner.is_pinned(page, frame) {
             return Err(Errno::EBUSY);
         }
         inner.pinned.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        inner.pinned.push(page);
+        inner.pinned.push(Pinned { page, frame });
         Ok(mapping.frame)
     }
 
-    /// Lets the page be like others again.
-    pub fn unpin(&self, page: u64) {
-        self.lock().pinned.retain(|pinned| *pinned != page);
+    /// Lets the page be like others again, if this frame is still pinned there.
+    pub fn unpin(&self, page: u64, frame: &Frame) {
+        let pinned = Pinned { page, frame: frame.address() };
+        self.lock().pinned.retain(|other| *other != pinned);
     }
 
     /// Maps pages of the kernel one after the other, where there is room or at `address`, and returns
@@ -164,10 +182,13 @@ impl AddressSpace {
 /// the right to write to its own.
 pub(super) fn copy_pinned(parent: &mut Inner, child: &mut Inner) -> Result<(), Errno> {
     for index in 0..parent.pinned.len() {
-        let Some(&page) = parent.pinned.get(index) else { break };
+        let Some(&Pinned { page, frame }) = parent.pinned.get(index) else { break };
         let Some((_, area)) = parent.areas.find(page) else { continue };
         let rights = rights_of(area, true);
         let Some(mapping) = parent.table.lookup(VirtAddr(page)) else { continue };
+        if mapping.frame.address() != frame {
+            continue;
+        }
         if child.table.peek(VirtAddr(page)).is_some() {
             let copy = reserve::copy(&mapping.frame)?;
             drop(child.table.map(VirtAddr(page), copy, rights)?);

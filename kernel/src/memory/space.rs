@@ -21,6 +21,7 @@ use crate::posted::Sites;
 
 use super::area::{Area, AreaFlags, AreaMap, Backing};
 use super::layout::{Layout, PAGE, USER_END};
+use super::pin::Pinned;
 
 /// Most areas of one address space, as `vm.max_map_count` on Linux.
 pub const MOST_AREAS: usize = 65_530;
@@ -113,7 +114,7 @@ pub(super) struct Inner {
     pub(super) lock_future: bool,
     pub(super) regions: ProgramRegions,
     /// Pages whose frames the kernel shares with the program: they are never copied on write.
-    pub(super) pinned: Vec<u64>,
+    pub(super) pinned: Vec<Pinned>,
     /// Run of faults on neighbouring anonymous pages, see `fault.rs`.
     pub(super) run: super::fault::Run,
     zero: PhysAddr,
@@ -336,7 +337,7 @@ impl Inner {
 
     /// Takes areas and pages of `range` out.
     pub(super) fn remove_areas(&mut self, range: Range<u64>) {
-        self.pinned.retain(|page| !range.contains(page));
+        self.pinned.retain(|pinned| !range.contains(&pinned.page));
         for (start, area) in self.areas.remove(range) {
             self.total -= (area.end - start) / PAGE;
             self.take_pages(start..area.end);

@@ -131,7 +131,7 @@ fn make(thread: &Arc<Thread>, id: u32, origin: Origin) -> Result<Arc<Syspage>, E
     };
     let page_count = pages.len() as u64;
     let mapped = space.map_shared(None, b"[ferry]", pages);
-    let control_address = mapped.inspect_err(|_| unpin(&space, origin))?;
+    let control_address = mapped.inspect_err(|_| unpin(&space, origin, &frame))?;
     let entries = EntriesPage::new(frame);
     match origin {
         Origin::Program { address } => control.set_addresses(address, 0, 0),
@@ -145,9 +145,9 @@ fn make(thread: &Arc<Thread>, id: u32, origin: Origin) -> Result<Arc<Syspage>, E
     Ok(Arc::new(Syspage::new(parts)))
 }
 
-fn unpin(space: &AddressSpace, origin: Origin) {
+fn unpin(space: &AddressSpace, origin: Origin, frame: &Frame) {
     if let Origin::Program { address } = origin {
-        space.unpin(address);
+        space.unpin(address, frame);
     }
 }
 
@@ -161,7 +161,7 @@ pub async fn leave(thread: &Thread) {
     scanner::send(Message::Remove(syspage.clone()));
     syspage.drain().await;
     thread.process.counters.absorb(thread, &syspage);
-    unpin(&parts.space, parts.origin);
+    unpin(&parts.space, parts.origin, parts.entries.frame());
     if let Err(errno) = parts.space.unmap(parts.pages.clone()) {
         log::debug!("the control page of thread {} stays mapped: {errno}", thread.tid());
     }

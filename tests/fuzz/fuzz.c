@@ -1,0 +1,255 @@
+/* A fuzzer of posted calls.
+ *
+ *     fuzz [--seconds N] [--seed N] [--workers N]     default: 60 seconds, a seed from the clock, 2 workers
+ *     fuzz --victim SEED                              one victim alone, to look at
+ *
+ * Workers start one victim after the other: a process whose threads register syspages and then do what no
+ * program should, chosen by a seeded generator (victim.h), until it dies or is killed. Beside them a witness
+ * (witness.h) makes posted and trapped calls and checks every answer. The parent prints progress and ends
+ * with `fuzz ok: ...` and status 0, or `fuzz failed: ...` and 1: a wrong answer, somebody who makes no step
+ * for STUCK_SECONDS, a promise to victims that was broken, or threads, tasks, files or frames that are not
+ * given back. It always ends. Status 77: this kernel has no posted calls.
+ */
+#include "common.h"
+#include "victim.h"
+#include "witness.h"
+
+enum { WORKERS_MAX = 8, STUCK_SECONDS = 30, FRAME_SLACK = 512 };
+
+/* Fields of /proc/ferry/counts that have to be as before, and frames_free, nearly. */
+static const char *const counted[] = {"tasks", "threads", "processes", "zombies", "file_tables", "descriptors"};
+enum { COUNTED = sizeof counted / sizeof *counted };
+
+struct counts {
+    long values[COUNTED], frames;
+};
+
+static struct counts read_counts(void)
+{
+    char text[2000];
+    struct counts counts;
+    slurp("/proc/ferry/counts", text, sizeof text);
+    for (int i = 0; i < COUNTED; i++)
+        counts.values[i] = number_after(text, counted[i]);
+    counts.frames = number_after(text, "frames_free");
+    return counts;
+}
+
+/* Kills whatever runs for a user: its processes may have left their group and their parent. */
+static void kill_user(unsigned user)
+{
+    pid_t killer = start_child();
+    if (killer == 0) {
+        if (syscall(SYS_setresuid, user, user, user) == 0)
+            kill(-1, SIGKILL);
+        _exit(0);
+    }
+    wait_for(killer);
+}
+
+static unsigned user_of(int worker)
+{
+    return 4000u + (unsigned)worker;
+}
+
+static void enter_own_directory(int worker)
+{
+    char path[40];
+    snprintf(path, sizeof path, "/tmp/fuzz-%d", worker);
+    mkdir(path, 0777);
+    if (chown(path, user_of(worker), user_of(worker)) == -1 || chdir(path) == -1)
+        fail("the directory of a worker", errno);
+}
+
+/* Starts victims until told to stop. */
+static void work(int worker, uint64_t seed)
+{
+    struct progress *me = &shared->workers[worker];
+    enter_own_directory(worker);
+    for (uint64_t round = 1; !shared->stop; round++) {
+        uint64_t victim_seed = mix(seed ^ (uint64_t)worker << 56 ^ round);
+        me->seed = victim_seed;
+        pid_t victim = start_child();
+        if (victim == 0) {
+            setpgid(0, 0);
+            be_victim(victim_seed, user_of(worker));
+        }
+        random_state = victim_seed ^ 0x5555;
+        int64_t patience_ns = (int64_t)(10 + random_below(random_below(4) ? 80 : 400)) * 1000000;
+        int64_t start = now_ns();
+        int status;
+        while (waitpid(victim, &status, WNOHANG) == 0) {
+            struct timespec pause = {0, 2000000};
+            if (now_ns() - start > patience_ns)
+                kill(victim, SIGKILL);
+            nanosleep(&pause, NULL);
+        }
+        if (WIFEXITED(status) && WEXITSTATUS(status) == PROMISE_BROKEN) {
+            note("a promise to a victim was broken", (long)round);
+            shared->failed = 1;
+        }
+        if (round % 8 == 0)
+            kill_user(user_of(worker));
+        me->steps++;
+    }
+    kill_user(user_of(worker));
+    _exit(0);
+}
+
+/* Removes a directory with all that victims left there. */
+static void remove_tree(const char *path)
+{
+    pid_t child = start_child();
+    if (child == 0) {
+        execl("/bin/busybox", "busybox", "rm", "-rf", path, (char *)NULL);
+        _exit(1);
+    }
+    wait_for(child);
+}
+
+/* What was not given back; waits a while for threads that are on their way out. */
+static int find_leaks(const struct counts *before, char *text, size_t size)
+{
+    int64_t start = now_ns();
+    for (;;) {
+        struct counts after = read_counts();
+        size_t used = 0;
+        text[0] = 0;
+        for (int i = 0; i < COUNTED; i++)
+            if (after.values[i] > before->values[i])
+                used += (size_t)snprintf(text + used, size - used, " %s %ld, then %ld;", counted[i],
+                                         before->values[i], after.values[i]);
+        if (after.frames < before->frames - FRAME_SLACK)
+            used += (size_t)snprintf(text + used, size - used, " frames %ld, then %ld;", before->frames, after.frames);
+        if (used == 0)
+            return 0;
+        if (now_ns() - start > 10000000000)
+            return 1;
+        struct timespec pause = {0, 50000000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+static pid_t start_witness(uint64_t seed)
+{
+    pid_t witness = start_child();
+    if (witness == 0)
+        be_witness(seed);
+    return witness;
+}
+
+int main(int count, char **words)
+{
+    char text[600];
+    long seconds = 60, workers_count = 2;
+    uint64_t seed = (uint64_t)now_ns() ^ (uint64_t)getpid() << 40;
+    for (int word = 1; word + 1 < count; word += 2) {
+        if (strcmp(words[word], "--seconds") == 0)
+            seconds = atol(words[word + 1]);
+        else if (strcmp(words[word], "--seed") == 0)
+            seed = strtoull(words[word + 1], NULL, 0);
+        else if (strcmp(words[word], "--workers") == 0)
+            workers_count = atol(words[word + 1]);
+        else if (strcmp(words[word], "--victim") == 0)
+            seconds = -1, seed = strtoull(words[word + 1], NULL, 0);
+        else
+            seconds = 0;
+    }
+    if (count % 2 == 0 && strcmp(words[1], "--nothing") == 0)
+        return 0; /* What victims execute. */
+    if (count % 2 == 0 || seconds == 0 || workers_count < 1 || workers_count > WORKERS_MAX) {
+        say("usage: fuzz [--seconds N] [--seed N] [--workers N] | --victim SEED\n");
+        return 64;
+    }
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        fail("shared memory", errno);
+    struct syspage page;
+    if (open_syspage(&page) == -ENOSYS) {
+        say("fuzz: this kernel has no posted calls\n");
+        return 77;
+    }
+    close_syspage(&page);
+    if (seconds == -1) {
+        enter_own_directory(0);
+        be_victim(seed, user_of(0));
+    }
+    snprintf(text, sizeof text, "fuzz: %ld seconds, --seed %llu, %ld workers\n", seconds, (unsigned long long)seed,
+             workers_count);
+    say(text);
+    struct counts before = read_counts();
+    pid_t witness = start_witness(seed), workers[WORKERS_MAX];
+    for (int i = 0; i < workers_count; i++) {
+        workers[i] = start_child();
+        if (workers[i] == 0)
+            work(i, seed);
+    }
+    int64_t start = now_ns(), reported = start, moved[WORKERS_MAX + 1];
+    uint64_t last[WORKERS_MAX + 1] = {0};
+    for (int i = 0; i <= workers_count; i++)
+        moved[i] = start;
+    long running = workers_count + 1;
+    while (running > 0) {
+        int status;
+        pid_t ended;
+        while ((ended = waitpid(-1, &status, WNOHANG)) > 0) {
+            running--;
+            if (status != 0) {
+                note(ended == witness ? "the witness ends with wait status" : "a worker ends with wait status", status);
+                shared->failed = 1;
+            }
+            for (int i = 0; i <= workers_count; i++)
+                if (ended == (i == workers_count ? witness : workers[i]))
+                    moved[i] = -1;
+        }
+        struct timespec tick = {0, 100000000};
+        nanosleep(&tick, NULL);
+        int64_t now = now_ns();
+        if (now - start > seconds * 1000000000 || shared->failed)
+            shared->stop = 1;
+        for (int i = 0; i <= workers_count; i++) {
+            const struct progress *one = i == workers_count ? &shared->witness : &shared->workers[i];
+            if (moved[i] == -1)
+                continue;
+            if (one->steps != last[i]) {
+                last[i] = one->steps;
+                moved[i] = now;
+            } else if (now - moved[i] > STUCK_SECONDS * 1000000000LL) {
+                snprintf(text, sizeof text, "fuzz failed: --seed %llu: %s %d is stuck; --victim %llu\n",
+                         (unsigned long long)seed, i == workers_count ? "witness" : "worker", i,
+                         (unsigned long long)one->seed);
+                say(text);
+                return 1;
+            }
+        }
+        if (now - reported > 5000000000) {
+            uint64_t victims = 0;
+            reported = now;
+            for (int i = 0; i < workers_count; i++)
+                victims += shared->workers[i].steps;
+            snprintf(text, sizeof text, "fuzz: %lld s, %llu victims, %llu rounds of the witness\n",
+                     (long long)((now - start) / 1000000000), (unsigned long long)victims,
+                     (unsigned long long)shared->witness.steps);
+            say(text);
+        }
+    }
+    for (int i = 0; i < workers_count; i++) {
+        snprintf(text, sizeof text, "/tmp/fuzz-%d", i);
+        kill_user(user_of(i));
+        remove_tree(text);
+    }
+    if (!shared->failed && find_leaks(&before, text, sizeof text)) {
+        note("not given back:", 0);
+        say(text);
+        say("\n");
+        shared->failed = 1;
+    }
+    uint64_t victims = 0;
+    for (int i = 0; i < workers_count; i++)
+        victims += shared->workers[i].steps;
+    snprintf(text, sizeof text, "fuzz %s: --seed %llu, %llu victims, %llu rounds of the witness\n",
+             shared->failed ? "failed" : "ok", (unsigned long long)seed, (unsigned long long)victims,
+             (unsigned long long)shared->witness.steps);
+    say(text);
+    return shared->failed != 0;
+}
