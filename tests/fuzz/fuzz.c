@@ -142,7 +142,10 @@ int main(int count, char **words)
 {
     char text[600];
     long seconds = 60, workers_count = 2;
-    uint64_t seed = (uint64_t)now_ns() ^ (uint64_t)getpid() << 40;
+    uint64_t seed;
+    if (syscall(SYS_getrandom, &seed, sizeof seed, 0) != sizeof seed)
+        seed = (uint64_t)now_ns();
+    seed >>= 32;
     for (int word = 1; word + 1 < count; word += 2) {
         if (strcmp(words[word], "--seconds") == 0)
             seconds = atol(words[word + 1]);

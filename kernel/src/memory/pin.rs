@@ -69,7 +69,9 @@ impl AddressSpace {
     pub fn pin(&self, page: u64) -> Result<Frame, Errno> {
         {
             let inner = self.lock();
-            let (_, area) = inner.areas.find(page).ok_or(Errno::EFAULT)?;
+            let found =
+                inner.areas.find(page).filter(|(_, area)| !area.flags.contains(AreaFlags::HIDDEN));
+            let (_, area) = found.ok_or(Errno::EFAULT)?;
             let wanted = Protection::READ | Protection::WRITE;
             let is_anonymous = matches!(area.backing, Backing::Anonymous);
             if !is_anonymous || !area.is_private() || !area.protection.contains(wanted) {

@@ -146,7 +146,8 @@ impl Sites {
     /// Those of a child, whose memory is a copy.
     pub fn inherit(&self) -> Sites {
         let child = Sites::new(self.trampoline, self.data, self.code);
-        *child.patched.lock() = self.patched.lock().clone();
+        let patched = self.patched.lock().clone();
+        *child.patched.lock() = patched;
         child.given_up.store(self.has_given_up(), Ordering::Relaxed);
         child
     }
