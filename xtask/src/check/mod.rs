@@ -19,7 +19,8 @@ use crate::{docs, process};
 /// What any one tool may take.
 const DEADLINE: Duration = Duration::from_secs(900);
 /// Scripts that are checked.
-const SCRIPTS: &[&str] = &["ferry", "tests/syscall/build.sh", "tests/syscall/run-linux.sh"];
+const SCRIPTS: &[&str] =
+    &["ferry", "tests/library/build.sh", "tests/syscall/build.sh", "tests/syscall/run-linux.sh"];
 
 /// Check format, lints, dependency directions, unsafe code and generated pages.
 #[derive(clap::Args)]

@@ -52,9 +52,10 @@ pub fn miri(bench: &Bench, report: &mut Report) -> Result<()> {
         report.note("miri: not run, because no nightly tool chain with Miri is installed");
         return Ok(());
     }
-    report.progress("miri: interpreting the tests of abi and base");
+    report.progress("miri: interpreting the tests of abi, base and user/rust");
     let mut command = cargo(&bench.root);
-    command.args(["+nightly", "miri", "test", "--package", "abi", "--package", "base", "--lib"]);
+    command.args(["+nightly", "miri", "test", "--lib"]);
+    command.args(["--package", "abi", "--package", "base", "--package", "ferry"]);
     command.args(["--target-dir", "target/miri"]);
     let finished = process::run(&mut command, b"", DEADLINE)?;
     report.add("miri", &cases("miri", &finished));

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | host | unit, property and integration tests of all crates |
 //! | loom | models of the lock-free parts, in every order |
-//! | miri | `abi` and `base` under Miri, where that is installed |
+//! | miri | `abi`, `base` and `user/rust` under Miri, where that is installed |
 //! | syscall | tests/syscall on Linux, then on Ferry with 1 and 2 cores, local and remote |
+//! | library | libferry and the crate `ferry`: on Linux, with a double of the kernel, and on Ferry |
 //! | shell | tests/shell by the same busybox on Linux and on Ferry |
 //! | run | what callers of `ferry run` rely on |
 //! | stress | two minutes of everything at once, and no leak |
@@ -16,6 +17,7 @@
 mod boot;
 mod cargo_tests;
 mod faults;
+mod library;
 mod report;
 mod run;
 mod shell;
@@ -33,14 +35,14 @@ pub use cargo_tests::cargo;
 use report::{Case, Filter, Report};
 
 /// Stages in the order in which they run.
-const STAGES: &[&str] = &["host", "loom", "miri", "syscall", "shell", "run", "stress"];
+const STAGES: &[&str] = &["host", "loom", "miri", "syscall", "library", "shell", "run", "stress"];
 
 /// Folders of running tests are called this, followed by the number of their process.
 const WORK_PREFIX: &str = "test-";
 
 /// Run the tests; the last line counts what passed and what failed.
 #[derive(clap::Args)]
-#[command(after_help = "Stages: host, loom, miri, syscall, shell, run, stress.\n\n\
+#[command(after_help = "Stages: host, loom, miri, syscall, library, shell, run, stress.\n\n\
     Examples:\n  ferry test\n  ferry test host run/terminal\n  ferry test syscall/2-remote/musl/signal")]
 pub struct Arguments {
     /// Only these stages, or of a stage only the cases whose name contains the text.
@@ -113,7 +115,7 @@ fn remove_leftovers(root: &Path) {
 }
 
 fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
-    if matches!(stage, "syscall" | "shell" | "run" | "stress") {
+    if matches!(stage, "syscall" | "library" | "shell" | "run" | "stress") {
         bench.prepare(report)?;
     }
     match stage {
@@ -121,6 +123,7 @@ fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -
         "loom" => cargo_tests::loom(bench, filter, report),
         "miri" => cargo_tests::miri(bench, report),
         "syscall" => syscall::run(bench, filter, report),
+        "library" => library::run(bench, filter, report),
         "shell" => shell::run(bench, filter, report),
         "run" => run::run(bench, filter, report),
         _ => stress::run(bench, report),
