@@ -57,6 +57,10 @@ pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
         let command = Command::new(programs.join(program));
         cases.extend(on_linux(command, "linux", program, "0", &mut Names::default())?);
     }
+    let mut command = Command::new("sh");
+    command.arg(bench.root.join("tests/library/install.sh"));
+    command.arg(programs.join("install")).arg(programs.join("example.c"));
+    cases.extend(on_linux(command, "linux", "install", "0", &mut Names::default())?);
     for double in DOUBLES {
         let mut command = Command::new(programs.join("double/library"));
         command.env("FERRY_DOUBLE", double);
