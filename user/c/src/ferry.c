@@ -29,9 +29,7 @@ _Static_assert(offsetof(struct ferry_control, head) == 128, "layout of the contr
 #define PAGE_SIZE 4096
 /* A kernel core that parked is left alone by this many single calls before one of them wakes it:
  * waking costs about as much as they do. */
-#define PARKED_CALLS 16
-/* How often a call that the kernel has not taken yet is to be cancelled again. */
-#define CANCEL_TRIES 50
+#define PARKED_CALLS 4
 
 /* What a thread has that has no syspage. Nothing is ever written there. */
 static const struct ferry_control no_control = {.version = FERRY_VERSION};
@@ -404,10 +402,10 @@ int ferry_wait_any(const struct timespec *timeout)
 }
 
 /* Lets the kernel run for a moment, where nobody but this core could. */
-static void yield_for(int index)
+static int yield_for(int index)
 {
     static const struct timespec moment = {0, 20000};
-    wait_in_kernel(FERRY_WAIT_ONE, index, &moment);
+    return wait_in_kernel(FERRY_WAIT_ONE, index, &moment);
 }
 
 /* With one core, who looks again and again would keep the kernel from the call. */
@@ -429,20 +427,29 @@ long ferry_result_slow_(int index)
     return waited < 0 ? waited : ferry_result(index);
 }
 
+/* Whether the kernel has taken the call in an entry, or gone past it since. */
+static int is_taken(const struct ferry_thread_ *self, int index)
+{
+    uint32_t last = self->position - 1;
+    uint32_t position = last - (last - (uint32_t)index) % FERRY_ENTRIES;
+    return (int32_t)(__atomic_load_n(&self->control->head, __ATOMIC_ACQUIRE) - position) > 0;
+}
+
 int ferry_cancel(int index)
 {
-    int tries, answer = -ENOENT;
+    const struct ferry_thread_ *self = &ferry_thread_;
     if ((unsigned)index >= FERRY_INDEXES)
         return -EINVAL;
-    /* A call that was posted a moment ago need not be under way yet. */
-    for (tries = 0; tries < CANCEL_TRIES && answer == -ENOENT; tries++) {
-        if (load_status(&ferry_thread_.entries[index]) != FERRY_SUBMITTED)
-            return -ENOENT;
-        answer = (int)ferry_trap3_(FERRY_SYS_cancel, (uint64_t)index, 0, 0);
-        if (answer == -ENOENT)
-            yield_for(index);
+    while (load_status(&self->entries[index]) == FERRY_SUBMITTED) {
+        /* In this order: what is taken and cannot be cancelled waits for another call. */
+        int was_taken = is_taken(self, index);
+        int answer = (int)ferry_trap3_(FERRY_SYS_cancel, (uint64_t)index, 0, 0);
+        if (answer != -ENOENT || was_taken)
+            return answer;
+        if (yield_for(index) == -ENOENT)
+            break; /* This thread has no syspage: a child made past the C library. */
     }
-    return answer;
+    return -ENOENT;
 }
 
 long ferry_errno(long result)

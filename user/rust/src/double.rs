@@ -47,7 +47,6 @@ struct State {
     blocked: Vec<(u32, Call)>,
     /// The numbers of the calls in the order in which they began, with their first arguments.
     begun: Vec<(usize, u64)>,
-    traps: u32,
     has_bell: bool,
     stops: bool,
 }
@@ -175,7 +174,9 @@ impl Double {
     pub(crate) fn wait(&self, mode: u64, index: u32, timeout: Option<Duration>) -> i64 {
         let deadline = Instant::now() + timeout.unwrap_or(DEADLINE);
         let mut state = self.state();
-        state.traps += 1;
+        if state.stops {
+            return ENOENT;
+        }
         state.has_bell = true;
         self.changed.notify_all();
         if mode == wait_mode::SUBMIT {

@@ -46,6 +46,11 @@ pub use runtime::{
     Cancelled, JoinHandle, Runtime, TimedOut, join, join_all, sleep, spawn, timeout,
 };
 
+/// What operations of this crate keep alive, for types that name them: `Posted<Transfer>`.
+pub mod resource {
+    pub use crate::raw::operations::{Identity, Opening, Simple, Sleeping, Transfer};
+}
+
 use std::time::Duration;
 
 use ring::Ring;

@@ -19,13 +19,11 @@ use crate::raw::operations::Call;
 
 /// A kernel core that parked is left alone by this many single calls before one of them wakes it:
 /// waking costs about as much as they do.
-const PARKED_CALLS: u32 = 16;
+const PARKED_CALLS: u32 = 4;
 /// What `ferry_wait` answers when it did not wait for long enough.
 const EINTR: i64 = -4;
 /// What `ferry_cancel` answers when the call is not under way.
 const ENOENT: i64 = -2;
-/// How often a call that the kernel has not taken yet is to be cancelled again.
-const CANCEL_TRIES: usize = 50;
 /// Long enough for a kernel that runs on this core to look.
 const MOMENT: Duration = Duration::from_micros(20);
 
@@ -327,18 +325,29 @@ impl Ring {
         }
     }
 
-    /// Asks the kernel to end the call's wait. What was posted a moment ago need not be under way yet,
-    /// so it is asked a few times.
+    /// Asks the kernel to end the call's wait.
     pub(crate) fn cancel(&self, id: FlightId) {
         let Some(kernel) = &self.kernel else { return };
         self.submit();
-        for _ in 0..CANCEL_TRIES {
-            let Some(entry) = self.entry_of(id) else { return };
-            if kernel.cancel(entry) != ENOENT {
+        while let Some(entry) = self.entry_of(id) {
+            // In this order: what is taken and cannot be cancelled waits for another call.
+            let was_taken = self.is_taken(kernel, entry);
+            if kernel.cancel(entry) != ENOENT || was_taken {
                 return;
             }
-            kernel.wait(wait_mode::ONE, entry, Some(MOMENT));
+            // The same answer says that the thread has no syspage: a kernel that is gone.
+            if kernel.wait(wait_mode::ONE, entry, Some(MOMENT)) == ENOENT {
+                return;
+            }
         }
+    }
+
+    /// Whether the kernel has taken the call in an entry, or gone past it since.
+    fn is_taken(&self, kernel: &Kernel, entry: u32) -> bool {
+        let last = self.position.get().wrapping_sub(1);
+        let position = last.wrapping_sub(last.wrapping_sub(entry) % COUNT);
+        let ahead = kernel.control().head.load(Ordering::Acquire).wrapping_sub(position);
+        ahead.cast_signed() > 0
     }
 
     /// Lets the kernel run for a moment, where nobody but this core could.
