@@ -9,6 +9,7 @@
 //! | library | libferry and the crate `ferry`: on Linux, with a double of the kernel, and on Ferry |
 //! | shell | tests/shell by the same busybox on Linux and on Ferry |
 //! | run | what callers of `ferry run` rely on |
+//! | fuzz | misuse of posted calls on one core and two, beside an honest program |
 //! | stress | two minutes of everything at once, and no leak |
 //!
 //! The last line is `N passed, N failed`. What is made for the tests lies below `target/`, and the
@@ -17,6 +18,7 @@
 mod boot;
 mod cargo_tests;
 mod faults;
+mod fuzz;
 mod library;
 mod report;
 mod run;
@@ -35,14 +37,15 @@ pub use cargo_tests::cargo;
 use report::{Case, Filter, Report};
 
 /// Stages in the order in which they run.
-const STAGES: &[&str] = &["host", "loom", "miri", "syscall", "library", "shell", "run", "stress"];
+const STAGES: &[&str] =
+    &["host", "loom", "miri", "syscall", "library", "shell", "run", "fuzz", "stress"];
 
 /// Folders of running tests are called this, followed by the number of their process.
 const WORK_PREFIX: &str = "test-";
 
 /// Run the tests; the last line counts what passed and what failed.
 #[derive(clap::Args)]
-#[command(after_help = "Stages: host, loom, miri, syscall, library, shell, run, stress.\n\n\
+#[command(after_help = "Stages: host, loom, miri, syscall, library, shell, run, fuzz, stress.\n\n\
     Examples:\n  ferry test\n  ferry test host run/terminal\n  ferry test syscall/2-remote/musl/signal")]
 pub struct Arguments {
     /// Only these stages, or of a stage only the cases whose name contains the text.
@@ -115,7 +118,7 @@ fn remove_leftovers(root: &Path) {
 }
 
 fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
-    if matches!(stage, "syscall" | "library" | "shell" | "run" | "stress") {
+    if matches!(stage, "syscall" | "library" | "shell" | "run" | "fuzz" | "stress") {
         bench.prepare(report)?;
     }
     match stage {
@@ -126,6 +129,7 @@ fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -
         "library" => library::run(bench, filter, report),
         "shell" => shell::run(bench, filter, report),
         "run" => run::run(bench, filter, report),
+        "fuzz" => fuzz::run(bench, filter, report),
         _ => stress::run(bench, report),
     }
 }

@@ -144,7 +144,7 @@ fn report_configuration(report: &mut Report, configuration: Configuration, cases
     }
 }
 
-/// Names of the built programs, such as `musl/io`; the stress has a stage of its own.
+/// Names of the built programs, such as `musl/io`; stress and fuzzer have stages of their own.
 fn programs(directory: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for library in ["musl", "glibc"] {
@@ -152,7 +152,7 @@ fn programs(directory: &Path) -> Result<Vec<String>> {
             .with_context(|| format!("cannot list {}", directory.display()))?;
         for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if name != "stress" && !name.ends_with(".new") {
+            if !matches!(name.as_str(), "stress" | "fuzz") && !name.ends_with(".new") {
                 names.push(format!("{library}/{name}"));
             }
         }
