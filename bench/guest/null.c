@@ -12,33 +12,18 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/reboot.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-#include <x86intrin.h>
+
+#include "case.h"
 
 enum { ROUNDS = 7, PAGES = 2048 };
-
-static double now_ns(void)
-{
-	struct timespec t;
-	syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
-
-static void fail(const char *what)
-{
-	perror(what);
-	exit(1);
-}
 
 typedef void (*case_function)(int count);
 
@@ -47,9 +32,9 @@ static void measure(const char *name, case_function run, int count)
 {
 	double least = 1e300;
 	for (int round = 0; round < ROUNDS; round++) {
-		double start = now_ns();
+		double start = case_clock_ns();
 		run(count);
-		double each = (now_ns() - start) / count;
+		double each = (case_clock_ns() - start) / count;
 		if (each < least)
 			least = each;
 	}
@@ -70,16 +55,16 @@ static void run_read(int count)
 	char byte;
 	for (int i = 0; i < count; i++)
 		if (syscall(SYS_read, zero_fd, &byte, 1) != 1)
-			fail("read");
+			case_fail("read");
 }
 
 static void wait_for(pid_t child)
 {
 	int status;
 	if (child < 0)
-		fail("fork");
+		case_fail("fork");
 	if (waitpid(child, &status, 0) != child || status != 0)
-		fail("waitpid");
+		case_fail("waitpid");
 }
 
 static void run_fork(int count)
@@ -113,7 +98,7 @@ static void run_fault(int count)
 		char *area = mmap(NULL, PAGES * 4096L, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (area == MAP_FAILED)
-			fail("mmap");
+			case_fail("mmap");
 		madvise(area, PAGES * 4096L, MADV_NOHUGEPAGE);
 		for (long page = 0; page < PAGES; page++)
 			((volatile char *)area)[page * 4096] = 1;
@@ -121,42 +106,13 @@ static void run_fault(int count)
 	}
 }
 
-/* The time stamp counter, and the time at which it was read: of several tries the least disturbed. */
-static uint64_t stamp(double *at_ns)
-{
-	uint64_t counter = 0;
-	double least = 1e300;
-	for (int try = 0; try < 32; try++) {
-		double before = now_ns();
-		uint64_t value = __rdtsc();
-		double gap = now_ns() - before;
-		if (gap < least) {
-			least = gap;
-			counter = value;
-			*at_ns = before + gap / 2;
-		}
-	}
-	return counter;
-}
-
-static void print_tsc_khz(void)
-{
-	double start_ns, end_ns;
-	uint64_t start = stamp(&start_ns);
-	usleep(100000);
-	uint64_t end = stamp(&end_ns);
-	printf("%.0f\n", (end - start) / (end_ns - start_ns) * 1e6);
-}
-
 int main(int argc, char **argv)
 {
-	double first_user_ns = now_ns();
+	double first_user_ns = case_clock_ns();
 	if (argc > 1 && strcmp(argv[1], "exit") == 0)
 		return 0;
-	if (argc > 1 && strcmp(argv[1], "tsc-khz") == 0) {
-		print_tsc_khz();
-		return 0;
-	}
+	if (argc > 1 && strcmp(argv[1], "tsc-khz") == 0)
+		case_begin(argv[1]);
 	int is_init = getpid() == 1;
 	if (is_init) {
 		mkdir("/dev", 0755);
@@ -165,16 +121,13 @@ int main(int argc, char **argv)
 	self = is_init ? "/init" : argv[0];
 	zero_fd = open("/dev/zero", O_RDONLY);
 	if (zero_fd < 0)
-		fail("/dev/zero");
+		case_fail("/dev/zero");
 	printf("case first_user ns %.0f\n", first_user_ns);
 	measure("getppid", run_getppid, 200000);
 	measure("read_zero_1", run_read, 100000);
 	measure("fork_exit_wait", run_fork, 100);
 	measure("fork_exec_exit_wait", run_exec, 50);
 	measure("page_fault", run_fault, 4 * PAGES);
-	printf("end\n");
-	fflush(stdout);
-	if (is_init)
-		reboot(RB_POWER_OFF);
+	case_end();
 	return 0;
 }

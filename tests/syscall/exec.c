@@ -9,8 +9,8 @@
 
 static char *const no_words[] = {NULL};
 
-/* Runs this program's case in a new image and returns what it printed. */
-static const char *run_again(const char *name, char **environment)
+/* Executes a file in a child and returns what it printed, or which error that was. */
+static const char *output_of(const char *path, char **words, char *const *environment)
 {
     static char output[4096];
     int ends[2];
@@ -19,12 +19,13 @@ static const char *run_again(const char *name, char **environment)
     CHECK_OK(pipe(ends));
     pid_t child = fork_or_fail();
     if (child == 0) {
-        char *words[] = {"exec", "--no-fork", (char *)name, NULL};
         dup2(ends[1], 1);
         close(ends[0]);
         close(ends[1]);
-        execve("/proc/self/exe", words, environment);
-        _exit(1);
+        execve(path, words, environment);
+        snprintf(output, sizeof output, "errno %d", errno);
+        harness_put(output);
+        _exit(0);
     }
     close(ends[1]);
     while ((got = read(ends[0], output + length, sizeof output - 1 - length)) > 0)
@@ -33,6 +34,13 @@ static const char *run_again(const char *name, char **environment)
     close(ends[0]);
     CHECK_EXITED(child, 0);
     return output;
+}
+
+/* Runs this program's case in a new image and returns what it printed. */
+static const char *run_again(const char *name, char **environment)
+{
+    char *words[] = {"exec", "--no-fork", (char *)name, NULL};
+    return output_of("/proc/self/exe", words, environment);
 }
 
 /* The errno of executing this file in a child; 0 if it ran and exited with 0. */
@@ -421,32 +429,6 @@ CASE(interpreter_that_is_not_there)
     CHECK_EQ(errno_of_image(&image, sizeof image), ENOEXEC);
 }
 
-static const char *output_of(char **words)
-{
-    static char output[4096];
-    int ends[2];
-    size_t length = 0;
-    ssize_t got;
-    CHECK_OK(pipe(ends));
-    pid_t child = fork_or_fail();
-    if (child == 0) {
-        dup2(ends[1], 1);
-        close(ends[0]);
-        close(ends[1]);
-        execve(words[0], words, no_words);
-        snprintf(output, sizeof output, "errno %d", errno);
-        harness_put(output);
-        _exit(0);
-    }
-    close(ends[1]);
-    while ((got = read(ends[0], output + length, sizeof output - 1 - length)) > 0)
-        length += (size_t)got;
-    output[length] = 0;
-    close(ends[0]);
-    CHECK_EXITED(child, 0);
-    return output;
-}
-
 static void script(const char *path, const char *text)
 {
     close(file_with(path, text, strlen(text)));
@@ -459,26 +441,26 @@ CASE(scripts)
     char *words[] = {"./s", "one", "two words", NULL};
     scratch();
     script("s", "#!/bin/busybox sh\necho \"$0|$1|$2|$#\"\n");
-    CHECK_STR(output_of(words), "./s|one|two words|2\n");
+    CHECK_STR(output_of(words[0], words, no_words), "./s|one|two words|2\n");
     /* One argument for the interpreter at most: blanks inside are kept, blanks around dropped. */
     char cwd[200], text[300];
     CHECK(getcwd(cwd, sizeof cwd));
     script("show", "#!/bin/busybox sh\nfor word; do echo \"[$word]\"; done\n");
     snprintf(text, sizeof text, "#! \t%s/show   a  b \t\n", cwd);
     script("s", text);
-    CHECK_STR(output_of(words), "[a  b]\n[./s]\n[one]\n[two words]\n");
+    CHECK_STR(output_of(words[0], words, no_words), "[a  b]\n[./s]\n[one]\n[two words]\n");
     script("e", "#!/bin/busybox echo\n");
     words[0] = "./e";
-    CHECK_STR(output_of(words), "./e one two words\n");
+    CHECK_STR(output_of(words[0], words, no_words), "./e one two words\n");
     script("n", "#!/bin/busybox echo"); /* No newline at the end. */
     words[0] = "./n";
-    CHECK_STR(output_of(words), "./n one two words\n");
+    CHECK_STR(output_of(words[0], words, no_words), "./n one two words\n");
     script("m", "#!/tmp/no-such-interpreter\n");
     words[0] = "./m";
-    CHECK_STR(output_of(words), "errno 2");
+    CHECK_STR(output_of(words[0], words, no_words), "errno 2");
     script("d", "#!/tmp\n");
     words[0] = "./d";
-    CHECK_STR(output_of(words), "errno 13");
+    CHECK_STR(output_of(words[0], words, no_words), "errno 13");
 }
 
 CASE(script_of_scripts)
@@ -496,13 +478,13 @@ CASE(script_of_scripts)
     }
     words[0] = "./s2";
     snprintf(text, sizeof text, "%s/s0 %s/s1 ./s2\n", cwd, cwd);
-    CHECK_STR(output_of(words), text);
+    CHECK_STR(output_of(words[0], words, no_words), text);
     words[0] = "./s6";
-    CHECK_STR(output_of(words), "errno 40"); /* ELOOP */
+    CHECK_STR(output_of(words[0], words, no_words), "errno 40"); /* ELOOP */
     snprintf(text, sizeof text, "#!%s/self\n", cwd);
     script("self", text);
     words[0] = "./self";
-    CHECK_STR(output_of(words), "errno 40");
+    CHECK_STR(output_of(words[0], words, no_words), "errno 40");
 }
 
 CASE(execveat_forms)
@@ -579,7 +561,7 @@ CASE(set_user_id_programs)
     close(fd);
     CHECK_OK(chown("image", 1234, 1235));
     CHECK_OK(chmod("image", 06755));
-    CHECK_STR(output_of(words), "# 0 1234 1234 0 1235 1235 1\nok show_identity\n");
+    CHECK_STR(output_of(words[0], words, no_words), "# 0 1234 1234 0 1235 1235 1\nok show_identity\n");
 }
 
 CASE(show_identity)

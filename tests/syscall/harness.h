@@ -196,6 +196,20 @@ HARNESS_UNUSED static void sleep_ms(long milliseconds)
         ;
 }
 
+/* A child that signals its parent again and again until it is killed. */
+HARNESS_UNUSED static pid_t pesterer(int number)
+{
+    pid_t parent = getpid();
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        for (;;) {
+            sleep_ms(3);
+            kill(parent, number);
+        }
+    }
+    return child;
+}
+
 HARNESS_UNUSED static int64_t now_ns(clockid_t clock)
 {
     struct timespec now = {0, 0};

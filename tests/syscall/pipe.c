@@ -208,14 +208,7 @@ CASE(partial_write_when_interrupted)
     struct sigaction action = {.sa_handler = on_signal};
     make_pipe(0);
     sigaction(SIGUSR1, &action, NULL);
-    pid_t parent = getpid();
-    pid_t child = fork_or_fail();
-    if (child == 0) {
-        for (;;) {
-            sleep_ms(5);
-            kill(parent, SIGUSR1);
-        }
-    }
+    pid_t child = pesterer(SIGUSR1);
     ssize_t got = write(writer, block, sizeof block);
     CHECK(got == 65536 || (got == -1 && errno == EINTR));
     kill(child, SIGKILL);
@@ -255,14 +248,7 @@ CASE(fifo_open_is_interruptible)
     scratch();
     CHECK_OK(mkfifo("fifo", 0600));
     sigaction(SIGUSR1, &action, NULL);
-    pid_t parent = getpid();
-    pid_t child = fork_or_fail();
-    if (child == 0) {
-        for (;;) {
-            sleep_ms(5);
-            kill(parent, SIGUSR1);
-        }
-    }
+    pid_t child = pesterer(SIGUSR1);
     CHECK_ERRNO(open("fifo", O_RDONLY), EINTR);
     kill(child, SIGKILL);
     CHECK_KILLED(child, SIGKILL);
@@ -352,14 +338,7 @@ CASE(poll_is_never_restarted)
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     make_pipe(0);
     sigaction(SIGUSR1, &action, NULL);
-    pid_t parent = getpid();
-    pid_t child = fork_or_fail();
-    if (child == 0) {
-        for (;;) {
-            sleep_ms(5);
-            kill(parent, SIGUSR1);
-        }
-    }
+    pid_t child = pesterer(SIGUSR1);
     struct pollfd set = {reader, POLLIN, 0};
     CHECK_ERRNO(poll(&set, 1, -1), EINTR);
     fd_set readers;

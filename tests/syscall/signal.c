@@ -51,20 +51,6 @@ static int is_pending(int number)
     return sigismember(&set, number);
 }
 
-/* A child that signals its parent again and again until it is killed. */
-static pid_t pesterer(int number)
-{
-    pid_t parent = getpid();
-    pid_t child = fork_or_fail();
-    if (child == 0) {
-        for (;;) {
-            sleep_ms(3);
-            kill(parent, number);
-        }
-    }
-    return child;
-}
-
 static void end_pesterer(pid_t child)
 {
     CHECK_OK(kill(child, SIGKILL));

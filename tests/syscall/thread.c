@@ -202,14 +202,7 @@ CASE(futex_wait_is_interrupted)
     volatile uint32_t word = 0;
     struct sigaction action = {.sa_handler = do_nothing};
     sigaction(SIGUSR1, &action, NULL);
-    pid_t parent = getpid();
-    pid_t child = fork_or_fail();
-    if (child == 0) {
-        for (;;) {
-            sleep_ms(5);
-            kill(parent, SIGUSR1);
-        }
-    }
+    pid_t child = pesterer(SIGUSR1);
     CHECK_ERRNO(futex(&word, FUTEX_WAIT, 0, NULL, NULL, 0), EINTR);
     kill(child, SIGKILL);
     CHECK_KILLED(child, SIGKILL);

@@ -26,7 +26,8 @@ pub fn fchmod(call: &Call) -> SysResult {
     Ok(0)
 }
 
-pub async fn fchmodat(call: &Call, flags: u32) -> SysResult {
+/// What the first two arguments of an `*at` call name, for the flags that change attributes.
+async fn resolve_at(call: &Call, flags: u32) -> Result<(Location, Identity), Errno> {
     let permitted = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
     let flags = AtFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
     if !permitted.contains(flags) {
@@ -34,8 +35,11 @@ pub async fn fchmodat(call: &Call, flags: u32) -> SysResult {
     }
     let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
     let may_be_empty = flags.contains(AtFlags::EMPTY_PATH);
-    let (location, identity) =
-        resolve_or_itself(call, call.int(0), 1, follow, may_be_empty).await?;
+    resolve_or_itself(call, call.int(0), 1, follow, may_be_empty).await
+}
+
+pub async fn fchmodat(call: &Call, flags: u32) -> SysResult {
+    let (location, identity) = resolve_at(call, flags).await?;
     tree::change_mode(&location, &identity, call.unsigned(2))?;
     Ok(0)
 }
@@ -62,15 +66,7 @@ pub fn fchown(call: &Call) -> SysResult {
 }
 
 pub async fn fchownat(call: &Call) -> SysResult {
-    let permitted = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
-    let flags = AtFlags::from_bits(call.unsigned(4)).ok_or(Errno::EINVAL)?;
-    if !permitted.contains(flags) {
-        return Err(Errno::EINVAL);
-    }
-    let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
-    let may_be_empty = flags.contains(AtFlags::EMPTY_PATH);
-    let (location, identity) =
-        resolve_or_itself(call, call.int(0), 1, follow, may_be_empty).await?;
+    let (location, identity) = resolve_at(call, call.unsigned(4)).await?;
     change_owner(call, &location, &identity, 2)
 }
 
