@@ -424,7 +424,7 @@ static void *post_much(void *argument)
 {
     long wrong = 0;
     int indexes[16];
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < 60; round++) {
         for (int at = 0; at < 16; at++)
             indexes[at] = ferry_post(at % 2 ? SYS_gettid : SYS_getpid);
         for (int at = 0; at < 16; at += 2)
@@ -439,7 +439,7 @@ static void *post_much(void *argument)
 CASE(threads_have_a_syspage_each)
 {
     pthread_t threads[4];
-    for (int round = 0; round < 5; round++) {
+    for (int round = 0; round < 3; round++) {
         for (int at = 0; at < 4; at++)
             CHECK_EQ(pthread_create(&threads[at], 0, post_much, 0), 0);
         CHECK(!post_much(0));

@@ -73,7 +73,8 @@ struct ferry_control {
     uint32_t entry_count;
     uint32_t syspage_limit;
     uint32_t spin_limit;
-    uint64_t reserved[5];
+    uint64_t entries;
+    uint64_t reserved[4];
     uint64_t permitted[8];
     uint32_t head;
 };
@@ -88,9 +89,11 @@ struct ferry_thread_ {
     uint32_t position;
     /* `position` may grow up to this before the kernel's head has to be looked at again. */
     uint32_t limit;
+    /* Calls whose results were not taken, one bit per index. An entry that has none may be used again
+     * whatever its status says: not to write "free", nor to look for it, saves transfers of its line. */
+    uint64_t outstanding[2];
     /* The rest is cold: see src/ferry.c. */
     uint32_t direct_position;
-    uint32_t next_direct;
     uint32_t next_any;
     uint32_t parked_calls;
     int32_t process;
@@ -142,18 +145,21 @@ void ferry_doorbell_(void);
     function((long)(number), (uint64_t)(a0), (uint64_t)(a1), (uint64_t)(a2), (uint64_t)(a3),       \
              (uint64_t)(a4), (uint64_t)(a5))
 
-/* Whether `entry`, which is next, can take this call at once. */
-inline int ferry_can_post_(const struct ferry_thread_ *self, const struct ferry_entry *entry,
-                           long number)
+/* Whether the next entry, at this index, can take this call at once. */
+inline int ferry_can_post_(const struct ferry_thread_ *self, uint32_t index, long number)
 {
     return self->position != self->limit && (unsigned long)number < 512 &&
            (self->control->permitted[number / 64] >> (number % 64) & 1) != 0 &&
-           __atomic_load_n(&entry->status, __ATOMIC_ACQUIRE) == FERRY_FREE;
+           !(self->outstanding[0] >> index & 1);
 }
 
-inline void ferry_publish_(struct ferry_entry *entry, long number, int flags, uint64_t a0,
-                           uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5)
+/* Fills the next entry and gives it to the kernel. */
+inline struct ferry_entry *ferry_publish_(struct ferry_thread_ *self, long number, int flags,
+                                          uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
+                                          uint64_t a4, uint64_t a5)
 {
+    uint32_t index = self->position % FERRY_ENTRIES;
+    struct ferry_entry *entry = &self->entries[index];
     entry->number = (uint16_t)number;
     entry->flags = (uint8_t)flags;
     entry->pass = 0;
@@ -164,6 +170,9 @@ inline void ferry_publish_(struct ferry_entry *entry, long number, int flags, ui
     entry->arguments[4] = a4;
     entry->arguments[5] = a5;
     __atomic_store_n(&entry->status, FERRY_SUBMITTED, __ATOMIC_RELEASE);
+    self->outstanding[0] |= 1ul << index;
+    self->position++;
+    return entry;
 }
 
 inline int ferry_prep6(long number, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4,
@@ -171,13 +180,11 @@ inline int ferry_prep6(long number, uint64_t a0, uint64_t a1, uint64_t a2, uint6
 {
     struct ferry_thread_ *self = &ferry_thread_;
     uint32_t index = self->position % FERRY_ENTRIES;
-    struct ferry_entry *entry = &self->entries[index];
-    if (__builtin_expect(!ferry_can_post_(self, entry, number), 0)) {
+    if (__builtin_expect(!ferry_can_post_(self, index, number), 0)) {
         uint64_t arguments[6] = {a0, a1, a2, a3, a4, a5};
         return ferry_prep_slow_(number, arguments);
     }
-    ferry_publish_(entry, number, 0, a0, a1, a2, a3, a4, a5);
-    self->position++;
+    ferry_publish_(self, number, 0, a0, a1, a2, a3, a4, a5);
     return (int)index;
 }
 
@@ -211,6 +218,7 @@ inline int ferry_post_linked6(long number, uint64_t a0, uint64_t a1, uint64_t a2
 inline int ferry_is_done_(int index)
 {
     return (unsigned)index < FERRY_INDEXES &&
+           (ferry_thread_.outstanding[index / 64] >> (index % 64) & 1) != 0 &&
            __atomic_load_n(&ferry_thread_.entries[index].status, __ATOMIC_ACQUIRE) == FERRY_DONE;
 }
 
@@ -225,14 +233,10 @@ inline int ferry_ready(int index)
 /* Takes the result of a call, after waiting for it if need be; the index is free then. */
 inline long ferry_result(int index)
 {
-    struct ferry_entry *entry;
-    long result;
     if (__builtin_expect(!ferry_is_done_(index), 0))
         return ferry_result_slow_(index);
-    entry = &ferry_thread_.entries[index];
-    result = entry->result;
-    __atomic_store_n(&entry->status, FERRY_FREE, __ATOMIC_RELAXED);
-    return result;
+    ferry_thread_.outstanding[index / 64] &= ~(1ul << (index % 64));
+    return ferry_thread_.entries[index].result;
 }
 
 inline long ferry_call6(long number, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3,
@@ -241,16 +245,15 @@ inline long ferry_call6(long number, uint64_t a0, uint64_t a1, uint64_t a2, uint
     struct ferry_thread_ *self = &ferry_thread_;
     const struct ferry_control *control = self->control;
     uint32_t index = self->position % FERRY_ENTRIES, turns;
-    struct ferry_entry *entry = &self->entries[index];
-    if (__builtin_expect(!ferry_can_post_(self, entry, number) ||
+    struct ferry_entry *entry;
+    if (__builtin_expect(!ferry_can_post_(self, index, number) ||
                              !(control->features & FERRY_FEATURE_SCANNED) ||
                              __atomic_load_n(&control->parked, __ATOMIC_RELAXED) != 0,
                          0)) {
         uint64_t arguments[6] = {a0, a1, a2, a3, a4, a5};
         return ferry_call_slow_(number, arguments);
     }
-    ferry_publish_(entry, number, 0, a0, a1, a2, a3, a4, a5);
-    self->position++;
+    entry = ferry_publish_(self, number, 0, a0, a1, a2, a3, a4, a5);
     /* No fence: the store is seen soon, and each turn looks again whether the kernel is parked. */
     for (turns = control->spin_limit; turns > 0; turns--) {
         if (__atomic_load_n(&entry->status, __ATOMIC_ACQUIRE) == FERRY_DONE ||

@@ -41,9 +41,9 @@ __thread struct ferry_thread_ ferry_thread_ __attribute__((tls_model("initial-ex
 };
 
 /* The inline functions, for who calls them by name. */
-extern inline int ferry_can_post_(const struct ferry_thread_ *, const struct ferry_entry *, long);
-extern inline void ferry_publish_(struct ferry_entry *, long, int, uint64_t, uint64_t, uint64_t,
-                                  uint64_t, uint64_t, uint64_t);
+extern inline int ferry_can_post_(const struct ferry_thread_ *, uint32_t, long);
+extern inline struct ferry_entry *ferry_publish_(struct ferry_thread_ *, long, int, uint64_t,
+                                                 uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 extern inline int ferry_prep6(long, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 extern inline void ferry_submit(void);
 extern inline int ferry_post6(long, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
@@ -78,9 +78,15 @@ static int is_posted(const struct ferry_thread_ *self)
     return self->control != &no_control;
 }
 
-static uint32_t load_status(const struct ferry_entry *entry)
+/* Whether a call was posted at this index, or carried out, and its result not taken. */
+static int is_outstanding(const struct ferry_thread_ *self, int index)
 {
-    return __atomic_load_n(&entry->status, __ATOMIC_ACQUIRE);
+    return (unsigned)index < FERRY_INDEXES && (self->outstanding[index / 64] >> (index % 64) & 1);
+}
+
+static int is_under_way(const struct ferry_thread_ *self, int index)
+{
+    return is_outstanding(self, index) && !ferry_is_done_(index);
 }
 
 /* Under emulation by QEMU, `pause` leaves the code that runs and costs thousands of cycles. */
@@ -193,23 +199,17 @@ static long carry_out(long number, const uint64_t arguments[6])
 /* Carries out a call now and keeps its result in an entry behind the syspage. */
 static int post_directly(struct ferry_thread_ *self, long number, const uint64_t arguments[6])
 {
-    uint32_t step, slot;
-    for (step = 0; step < FERRY_ENTRIES; step++) {
-        slot = (self->next_direct + step) % FERRY_ENTRIES;
-        if (self->entries[FERRY_ENTRIES + slot].status == FERRY_FREE)
-            break;
-    }
-    if (step == FERRY_ENTRIES)
+    if (self->outstanding[1] == ~0ul)
         return -EAGAIN;
     long result = carry_out(number, arguments);
     if (self->entries == no_entries && !bound())
         return -EAGAIN; /* A child, without memory for a state of its own. */
-    struct ferry_entry *entry = &self->entries[FERRY_ENTRIES + slot];
-    entry->result = result;
-    entry->status = FERRY_DONE;
-    self->next_direct = slot + 1;
+    int index = FERRY_ENTRIES + __builtin_ctzl(~self->outstanding[1]);
+    self->entries[index].result = result;
+    self->entries[index].status = FERRY_DONE;
+    self->outstanding[1] |= 1ul << (index - FERRY_ENTRIES);
     self->direct_position = self->position;
-    return (int)(FERRY_ENTRIES + slot);
+    return index;
 }
 
 static int may_be_posted(const struct ferry_thread_ *self, long number)
@@ -229,7 +229,7 @@ static int is_in_reach(struct ferry_thread_ *self, uint32_t position)
 
 static int is_free(const struct ferry_thread_ *self, uint32_t position)
 {
-    return load_status(&self->entries[position % FERRY_ENTRIES]) == FERRY_FREE;
+    return !is_outstanding(self, (int)(position % FERRY_ENTRIES));
 }
 
 /* Goes to the next position with a free entry; entries before it are passed. 0 if there is none. */
@@ -250,10 +250,8 @@ static int find_free(struct ferry_thread_ *self)
 
 static int publish(struct ferry_thread_ *self, long number, int flags, const uint64_t *a)
 {
-    uint32_t index = self->position % FERRY_ENTRIES;
-    ferry_publish_(&self->entries[index], number, flags, a[0], a[1], a[2], a[3], a[4], a[5]);
-    self->position++;
-    return (int)index;
+    return (int)(ferry_publish_(self, number, flags, a[0], a[1], a[2], a[3], a[4], a[5]) -
+                 self->entries);
 }
 
 int ferry_prep_slow_(long number, const uint64_t arguments[6])
@@ -276,8 +274,7 @@ int ferry_prep_linked6(long number, uint64_t a0, uint64_t a1, uint64_t a2, uint6
         return -EAGAIN;
     before = (int)((self->position - 1) % FERRY_ENTRIES);
     /* The call before was posted, and is not over yet? */
-    flags = self->position != self->direct_position &&
-                    load_status(&self->entries[before]) == FERRY_SUBMITTED
+    flags = self->position != self->direct_position && is_under_way(self, before)
                 ? FERRY_FLAG_LINK
                 : 0;
     if (!may_be_posted(self, number)) {
@@ -327,13 +324,13 @@ static int spin_on(const struct ferry_thread_ *self, int index)
 {
     uint32_t turns;
     for (turns = self->control->spin_limit; turns > 0; turns--) {
-        if (load_status(&self->entries[index]) != FERRY_SUBMITTED)
+        if (ferry_is_done_(index))
             return 0;
         if (__atomic_load_n(&self->control->parked, __ATOMIC_RELAXED))
             break;
         relax(self);
     }
-    return load_status(&self->entries[index]) == FERRY_SUBMITTED;
+    return !ferry_is_done_(index);
 }
 
 static int wait_in_kernel(int mode, int index, const struct timespec *timeout)
@@ -344,12 +341,8 @@ static int wait_in_kernel(int mode, int index, const struct timespec *timeout)
 int ferry_wait_one(int index, const struct timespec *timeout)
 {
     struct ferry_thread_ *self = &ferry_thread_;
-    uint32_t status;
-    if ((unsigned)index >= FERRY_INDEXES)
+    if (!is_outstanding(self, index))
         return -EINVAL;
-    status = load_status(&self->entries[index]);
-    if (status != FERRY_SUBMITTED)
-        return status == FERRY_DONE ? 0 : -EINVAL;
     if (!spin_on(self, index))
         return 0;
     return wait_in_kernel(FERRY_WAIT_ONE, index, timeout);
@@ -358,26 +351,27 @@ int ferry_wait_one(int index, const struct timespec *timeout)
 int ferry_wait_all(const struct timespec *timeout)
 {
     struct ferry_thread_ *self = &ferry_thread_;
-    int index;
-    for (index = 0; index < FERRY_ENTRIES; index++)
-        if (load_status(&self->entries[index]) == FERRY_SUBMITTED && spin_on(self, index))
+    uint32_t step;
+    /* From the last to the first: when the last is there, the others mostly are too, and no line is
+     * read that the kernel is about to write. */
+    for (step = 1; step <= FERRY_ENTRIES; step++) {
+        int index = (int)((self->position - step) % FERRY_ENTRIES);
+        if (is_outstanding(self, index) && spin_on(self, index))
             return wait_in_kernel(FERRY_WAIT_ALL, 0, timeout);
+    }
     return 0;
 }
 
 /* A call that is done, beginning behind the one that was found last; -1 if there is none. */
-static int find_done(struct ferry_thread_ *self, int *some_submitted)
+static int find_done(struct ferry_thread_ *self)
 {
     uint32_t step;
-    *some_submitted = 0;
     for (step = 0; step < FERRY_INDEXES; step++) {
-        uint32_t index = (self->next_any + step) % FERRY_INDEXES;
-        uint32_t status = load_status(&self->entries[index]);
-        if (status == FERRY_DONE) {
-            self->next_any = index + 1;
-            return (int)index;
+        int index = (int)((self->next_any + step) % FERRY_INDEXES);
+        if (ferry_is_done_(index)) {
+            self->next_any = (uint32_t)index + 1;
+            return index;
         }
-        *some_submitted |= status == FERRY_SUBMITTED;
     }
     return -1;
 }
@@ -386,18 +380,22 @@ int ferry_wait_any(const struct timespec *timeout)
 {
     struct ferry_thread_ *self = &ferry_thread_;
     uint32_t turns;
-    int some_submitted, index;
+    int index;
     for (turns = 0;; turns += FERRY_INDEXES) {
-        index = find_done(self, &some_submitted);
+        index = find_done(self);
         if (index >= 0)
             return index;
-        if (!some_submitted)
+        if (!self->outstanding[0])
             return -EAGAIN;
         if (turns >= self->control->spin_limit ||
             __atomic_load_n(&self->control->parked, __ATOMIC_RELAXED))
             break;
         relax(self);
     }
+    /* The kernel would find those again whose results were taken. */
+    for (index = 0; index < FERRY_ENTRIES; index++)
+        if (!is_outstanding(self, index))
+            __atomic_store_n(&self->entries[index].status, FERRY_FREE, __ATOMIC_RELAXED);
     return wait_in_kernel(FERRY_WAIT_ANY, 0, timeout);
 }
 
@@ -411,8 +409,7 @@ static int yield_for(int index)
 /* With one core, who looks again and again would keep the kernel from the call. */
 int ferry_ready_slow_(int index)
 {
-    if ((unsigned)index < FERRY_ENTRIES &&
-        load_status(&ferry_thread_.entries[index]) == FERRY_SUBMITTED)
+    if (is_under_way(&ferry_thread_, index))
         yield_for(index);
     return ferry_is_done_(index);
 }
@@ -440,7 +437,7 @@ int ferry_cancel(int index)
     const struct ferry_thread_ *self = &ferry_thread_;
     if ((unsigned)index >= FERRY_INDEXES)
         return -EINVAL;
-    while (load_status(&self->entries[index]) == FERRY_SUBMITTED) {
+    while (is_under_way(self, index)) {
         /* In this order: what is taken and cannot be cancelled waits for another call. */
         int was_taken = is_taken(self, index);
         int answer = (int)ferry_trap3_(FERRY_SYS_cancel, (uint64_t)index, 0, 0);

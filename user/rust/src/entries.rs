@@ -77,16 +77,19 @@ impl Entries {
         entry.status.store(status::SUBMITTED, Ordering::Release);
     }
 
-    /// The result of an entry that is done; it is free afterwards.
+    /// The result of an entry that is done. It goes on to say so: to write *free* would cost a
+    /// transfer of its line.
     #[inline]
     pub(crate) fn take(&self, position: u32) -> Option<i64> {
         if self.status(position) != status::DONE {
             return None;
         }
-        let entry = self.at(position);
-        let result = entry.result.load(Ordering::Relaxed).cast_signed();
-        entry.status.store(status::FREE, Ordering::Relaxed);
-        Some(result)
+        Some(self.at(position).result.load(Ordering::Relaxed).cast_signed())
+    }
+
+    /// Nothing is in the entry.
+    pub(crate) fn clear(&self, position: u32) {
+        self.at(position).status.store(status::FREE, Ordering::Relaxed);
     }
 }
 

@@ -135,22 +135,26 @@ impl Ring {
         position != self.limit.get()
     }
 
+    /// Whether no flight has the entry. Its status may still be that of one that is over.
+    fn is_free(&self, position: u32) -> bool {
+        self.under_way.get() >> (position % COUNT) & 1 == 0
+    }
+
     /// The next position with a free entry; entries before it are passed.
     fn find_free(&self, kernel: &Kernel) -> Option<u32> {
-        let entries = kernel.entries();
         let mut position = self.position.get();
         loop {
             if !self.is_in_reach(kernel, position) {
                 return None;
             }
-            if entries.status(position) == status::FREE {
+            if self.is_free(position) {
                 break;
             }
             position = position.wrapping_add(1);
         }
         let mut passed = self.position.get();
         while passed != position {
-            entries.pass(passed);
+            kernel.entries().pass(passed);
             passed = passed.wrapping_add(1);
         }
         Some(position)
@@ -201,8 +205,8 @@ impl Ring {
     fn neighbour(&self, kernel: &Kernel, entry: u32) -> Option<u32> {
         let position = self.position.get();
         let is_next = position.wrapping_sub(1) % COUNT == entry;
-        let is_free = || kernel.entries().status(position) == status::FREE;
-        (is_next && self.is_in_reach(kernel, position) && is_free()).then_some(position)
+        (is_next && self.is_in_reach(kernel, position) && self.is_free(position))
+            .then_some(position)
     }
 
     /// Makes sure that the kernel looks at what was posted.
@@ -410,6 +414,10 @@ impl Ring {
             }
             relax();
         }
+        // The kernel would find those again whose results were taken.
+        (0..COUNT)
+            .filter(|entry| self.is_free(*entry))
+            .for_each(|entry| kernel.entries().clear(entry));
         kernel.wait(wait_mode::ANY, 0, timeout);
     }
 
