@@ -119,6 +119,9 @@ fn measure_all(options: &Arguments) -> Result<u8> {
         is_native: options.native,
     };
     let mut record = Record::begin(wanted.repeats);
+    if let Some(warning) = record.circumstances.warning() {
+        eprintln!("ferry bench: {warning}");
+    }
     let directory =
         options.out.clone().unwrap_or_else(|| record.default_directory(&options.suites));
     let interrupted = measure::watch_interrupts()?;
@@ -139,8 +142,9 @@ fn measure_all(options: &Arguments) -> Result<u8> {
             eprintln!("ferry bench: {failure}");
         }
     }
-    // What the peer is may only be known now.
-    record.circumstances = record::Circumstances::look();
+    // What the peer is may only be known now; the load by now is the benchmark's own.
+    let load = record.circumstances.load;
+    record.circumstances = record::Circumstances { load, ..record::Circumstances::look() };
     record.write(&directory)?;
     eprintln!("ferry bench: the results are in {}", directory.display());
     if let Some(path) = &options.json {

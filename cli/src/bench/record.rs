@@ -48,6 +48,8 @@ pub struct Circumstances {
     pub peer: String,
     /// Version of the C compiler.
     pub compiler: String,
+    /// The host's load when it began: programs that wanted a processor, the mean of a minute.
+    pub load: f64,
     /// The commit, with `+` when there are changes on top.
     pub commit: String,
 }
@@ -72,9 +74,27 @@ impl Circumstances {
             qemu: first_line("qemu-system-x86_64", &["--version"]),
             peer: kernels.filter(|name| name.starts_with("vmlinuz-")).max().unwrap_or_default(),
             compiler: first_line("cc", &["--version"]),
+            load: load(&std::fs::read_to_string("/proc/loadavg").unwrap_or_default()),
             commit,
         }
     }
+
+    /// What to say when the host has other things to do; `None` when it has not.
+    ///
+    /// Both virtual processors have to run at the same time for one to find the other spinning.
+    pub fn warning(&self) -> Option<String> {
+        (self.load > 0.3).then(|| {
+            format!(
+                "the host is busy (load {:.1} on {} processors): figures of calls that another core \
+                 carries out are of little use",
+                self.load, self.processors
+            )
+        })
+    }
+}
+
+fn load(text: &str) -> f64 {
+    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> String {
@@ -162,6 +182,16 @@ mod tests {
         record.write(directory.path()).unwrap();
         let message = format!("{:#}", Record::read(directory.path()).unwrap_err());
         assert!(message.contains("77") && message.contains("measure again"), "{message}");
+    }
+
+    #[test]
+    fn a_busy_host_is_warned_of() {
+        assert_eq!(load("9.77 8.46 6.99 7/355 1234\n"), 9.77);
+        assert_eq!(load(""), 0.0);
+        let mut here = Circumstances { load: 9.77, processors: 2, ..Circumstances::default() };
+        assert!(here.warning().unwrap().contains("load 9.8 on 2 processors"));
+        here.load = 0.1;
+        assert_eq!(here.warning(), None);
     }
 
     #[test]

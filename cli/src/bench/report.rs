@@ -56,14 +56,15 @@ fn markdown(records: &[(&str, &str, Record)]) -> String {
         // Writing to a string does not fail.
         let _ = write!(
             page,
-            "\n## `{name}`\n\n{}.\n\n`ferry {}`, {} repeats, commit {}. {}, {} processors, {}; {}; peer \
-             {}; {}.\n\n",
+            "\n## `{name}`\n\n{}.\n\n`ferry {}`, {} repeats, commit {}. {}, {} processors, load {:.1}, {}; {}; \
+             peer {}; {}.\n\n",
             capitalised(about),
             record.command.join(" "),
             record.repeats,
             of.commit,
             of.processor,
             of.processors,
+            of.load,
             of.host,
             of.qemu,
             of.peer,
@@ -74,6 +75,9 @@ fn markdown(records: &[(&str, &str, Record)]) -> String {
         for (row, outcome) in rows(&record.outcomes).iter().zip(&record.outcomes) {
             let paper = outcome.paper.as_deref().unwrap_or("");
             let _ = writeln!(page, "| {} | {paper} |", row.join(" | "));
+        }
+        if let Some(warning) = of.warning() {
+            let _ = writeln!(page, "\nMind that {warning}.");
         }
         for failure in &record.failures {
             let _ = writeln!(page, "\nFailed: {}", failure.lines().next().unwrap_or(""));

@@ -3,7 +3,8 @@
 //! `base/examples/posted`.
 //!
 //! Posted calls are measured on the call path `remote`, where a core does nothing but kernel work: it
-//! scans. `local` is Ferry's own trap, which posting has to beat at a concurrency of one.
+//! scans. `patched` is the loop of traps as an ordinary program has it, on the path `posted`. `local` is
+//! Ferry's own trap, which posting has to beat at a concurrency of one.
 
 use crate::bench::suite::{Case, Place, Run, Suite, Target, What, case, program};
 
@@ -26,6 +27,7 @@ pub static SUITE: Suite = Suite {
     runs: &[
         program("posted", Place::Ferry("remote"), &["post"]),
         program("linux", Place::Peer, &[]),
+        program("patched", Place::Ferry("posted"), &["trap"]),
         program("local", Place::Ferry("local"), &["trap"]),
         Run {
             side: "quiet",
@@ -44,6 +46,13 @@ pub static SUITE: Suite = Suite {
         case("getppid, one posted", "ns", "posted posted_getppid", "linux trap_getppid", 0.35)
             .beside(QUIET)
             .paper("Memsc: 11639 ns posted, 256 ns Linux trap (Raspberry Pi 3)"),
+        case(
+            "getppid, unmodified program",
+            "ns",
+            "patched trap_getppid",
+            "linux trap_getppid",
+            0.45,
+        ),
         case(
             "getppid, batches of 64",
             "ns",
