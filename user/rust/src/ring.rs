@@ -235,8 +235,7 @@ impl Ring {
         if !control.permits(call.number) || !control.is_scanned() {
             return kernel.trap(call);
         }
-        let is_parked = control.is_parked();
-        if is_parked {
+        if control.is_parked() {
             self.parked_calls.set(self.parked_calls.get().wrapping_add(1));
             if !self.parked_calls.get().is_multiple_of(PARKED_CALLS) {
                 return kernel.trap(call);
@@ -244,10 +243,7 @@ impl Ring {
         }
         let Some(position) = self.find_free(kernel) else { return kernel.trap(call) };
         self.publish(kernel.entries(), position, call, 0);
-        if is_parked {
-            self.submit();
-        }
-        // No fence otherwise: each turn looks again whether the kernel is parked.
+        // No fence: each turn looks whether the kernel is parked, and the wait rings the doorbell.
         loop {
             self.spin(kernel, position);
             if let Some(result) = kernel.entries().take(position) {
