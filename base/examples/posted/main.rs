@@ -265,6 +265,9 @@ fn main() -> ExitCode {
                     ring.nops(DEPTH);
                 }
             });
+            figures.batches("io_uring_sqpoll_nop_depth_64", 2 * FULLS * DEPTH, || {
+                ring.stream(2 * FULLS * DEPTH, DEPTH, CHUNK);
+            });
         }
     }
     partner.end();

@@ -29,27 +29,43 @@ impl Ring {
 
     /// Submits a batch and waits for all its completions.
     pub fn nops(&mut self, count: usize) {
+        self.submit(count, count);
+        self.take(count);
+    }
+
+    /// Keeps `depth` requests under way until `count` were, and renews them by `chunk`: the kernel's
+    /// thread works while completions are taken. Only for a polled ring.
+    pub fn stream(&mut self, count: usize, depth: usize, chunk: usize) {
+        self.submit(depth, 0);
+        for _ in 0..(count - depth) / chunk {
+            self.take(chunk);
+            self.submit(chunk, 0);
+        }
+        self.take(depth);
+    }
+
+    fn submit(&mut self, count: usize, wait_for: usize) {
         let nop = opcode::Nop::new().build();
         let mut queue = self.ring.submission();
         for _ in 0..count {
             // SAFETY: a NOP refers to no memory.
             while unsafe { queue.push(&nop) }.is_err() {
-                // The kernel's thread completes the last batch before it gives the room back.
+                // The kernel's thread completes a request before it gives the room back.
                 queue.sync();
             }
         }
         drop(queue);
-        if self.is_polled {
-            // Enters the kernel only when its thread sleeps.
-            self.ring.submit().expect("NOPs are accepted");
-        } else {
-            self.ring.submit_and_wait(count).expect("NOPs are accepted");
-        }
+        // With a polling thread the kernel is entered only when that sleeps.
+        let wait_for = if self.is_polled { 0 } else { wait_for };
+        self.ring.submit_and_wait(wait_for).expect("NOPs are accepted");
+    }
+
+    fn take(&mut self, count: usize) {
         let mut taken = 0;
         while taken < count {
             let mut completions = self.ring.completion();
             completions.sync();
-            for completion in completions {
+            for completion in completions.take(count - taken) {
                 assert_eq!(completion.result(), 0);
                 taken += 1;
             }

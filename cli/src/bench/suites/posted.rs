@@ -118,7 +118,7 @@ pub static SUITE: Suite = Suite {
             "native: depth 64, SQPOLL",
             "ns",
             "host posted_getppid_depth_64",
-            "host io_uring_sqpoll_nop_64",
+            "host io_uring_sqpoll_nop_depth_64",
             0.0,
         )
         .rate(8.0),
