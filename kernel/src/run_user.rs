@@ -164,7 +164,8 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
                 }
             }
             Stop::Trap(Trap::Interrupt) => core_loop::serve_interrupts(),
-            Stop::Trap(trap @ Trap::PageFault { address, write, execute, .. }) => {
+            Stop::Trap(mut trap @ Trap::PageFault { address, write, execute, .. }) => {
+                trampoline::hide(space.sites(), &mut trap);
                 counters::here().faults.add(1);
                 let access = Access::of_fault(write, execute);
                 if let Err(fault) = space.fault(address, access).await

@@ -100,7 +100,7 @@ routes! {
     59 execve Process STAY Full;
     60 exit Process STAY Full;
     61 wait4 Process TRAVEL Partial "__WNOTHREAD is ignored";
-    62 kill Signal TRAVEL Full;
+    62 kill Signal TRAP Full;
     63 uname Other TRAVEL Full;
     64 semget Ipc TRAVEL None;
     65 semop Ipc TRAVEL None;
@@ -167,7 +167,7 @@ routes! {
     126 capset Process TRAVEL Full;
     127 rt_sigpending Signal TRAVEL Full;
     128 rt_sigtimedwait Signal TRAP Full;
-    129 rt_sigqueueinfo Signal TRAVEL Full;
+    129 rt_sigqueueinfo Signal TRAP Full;
     130 rt_sigsuspend Signal TRAP Full;
     131 sigaltstack Signal STAY Full;
     132 utime File TRAVEL Full;
@@ -238,7 +238,7 @@ routes! {
     197 removexattr File TRAVEL Partial "no file has extended attributes: EOPNOTSUPP";
     198 lremovexattr File TRAVEL Partial "no file has extended attributes: EOPNOTSUPP";
     199 fremovexattr File TRAVEL Partial "no file has extended attributes: EOPNOTSUPP";
-    200 tkill Signal TRAVEL Full;
+    200 tkill Signal TRAP Full;
     201 time Time TRAVEL Full;
     202 futex Ipc TRAVEL Partial "no priority inheritance: FUTEX_LOCK_PI and its kin answer ENOSYS";
     203 sched_setaffinity Process TRAP Full;
@@ -272,7 +272,7 @@ routes! {
     231 exit_group Process STAY Full;
     232 epoll_wait File TRAVEL None;
     233 epoll_ctl File TRAVEL None;
-    234 tgkill Signal TRAVEL Full;
+    234 tgkill Signal TRAP Full;
     235 utimes File TRAVEL Full;
     236 vserver Other TRAVEL None;
     237 mbind Memory TRAVEL None;
@@ -335,7 +335,7 @@ routes! {
     294 inotify_init1 File TRAVEL None;
     295 preadv File TRAVEL Full;
     296 pwritev File TRAVEL Full;
-    297 rt_tgsigqueueinfo Signal TRAVEL Full;
+    297 rt_tgsigqueueinfo Signal TRAP Full;
     298 perf_event_open Other TRAVEL None;
     299 recvmmsg Network TRAVEL None;
     300 fanotify_init File TRAVEL None;
@@ -373,7 +373,7 @@ routes! {
     332 statx File TRAVEL Full;
     333 io_pgetevents File TRAVEL None;
     334 rseq Process TRAVEL None;
-    424 pidfd_send_signal Signal TRAVEL None;
+    424 pidfd_send_signal Signal TRAP None;
     425 io_uring_setup File TRAVEL None;
     426 io_uring_enter File TRAVEL None;
     427 io_uring_register File TRAVEL None;

@@ -191,6 +191,10 @@ impl Inner {
             }
         };
         let (start, area) = found;
+        if area.flags.contains(AreaFlags::HIDDEN) && !access.execute {
+            // To the program nothing is there.
+            return Step::Failed(FaultSignal::NotMapped);
+        }
         if !is_permitted(area, access) {
             return Step::Failed(FaultSignal::NotPermitted);
         }
@@ -328,6 +332,6 @@ fn is_permitted(area: &Area, access: Access) -> bool {
     } else if access.execute {
         area.protection.contains(Protection::EXECUTE)
     } else {
-        !area.protection.is_empty() && !area.flags.contains(AreaFlags::HIDDEN)
+        !area.protection.is_empty()
     }
 }

@@ -26,6 +26,15 @@ pub struct SharedPage {
     pub flags: AreaFlags,
 }
 
+/// Where pages of the kernel go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SharedPlace {
+    /// At this address or not at all.
+    At(u64),
+    /// At this address if it is free, else where there is room; 0 says nothing.
+    Near(u64),
+}
+
 /// One frame as the source of an area.
 struct OnePage {
     frame: Frame,
@@ -101,23 +110,22 @@ impl AddressSpace {
         self.lock().pinned.retain(|other| *other != pinned);
     }
 
-    /// Maps pages of the kernel one after the other, where there is room or at `address`, and returns
-    /// where.
+    /// Maps pages of the kernel one after the other and returns where.
     ///
     /// # Errors
-    /// `ENOMEM`; `EEXIST` when `address` is given and taken.
+    /// `ENOMEM`; `EEXIST` when `place` is taken.
     pub fn map_shared(
         &self,
-        address: Option<u64>,
+        place: SharedPlace,
         name: &[u8],
         pages: Vec<SharedPage>,
     ) -> Result<u64, Errno> {
         let length = pages.len() as u64 * PAGE;
         let mut inner = self.lock();
-        let start = match address {
-            Some(start) if inner.areas.is_free(start..start + length) => start,
-            Some(_) => return Err(Errno::EEXIST),
-            None => inner.find_room(0, length, false).ok_or(Errno::ENOMEM)?,
+        let start = match place {
+            SharedPlace::At(start) if inner.areas.is_free(start..start + length) => start,
+            SharedPlace::At(_) => return Err(Errno::EEXIST),
+            SharedPlace::Near(hint) => inner.find_room(hint, length, false).ok_or(Errno::ENOMEM)?,
         };
         for (place, page) in (start..).step_by(PAGE as usize).zip(pages) {
             let source = Arc::new(OnePage { frame: page.frame.clone() });

@@ -368,7 +368,7 @@ impl AddressSpace {
         let page = VirtAddr(page_floor(address));
         let inner = self.lock();
         let mapping = inner.table.lookup(page)?;
-        if !mapping.rights.user || (write && !mapping.rights.write) {
+        if !mapping.rights.user || mapping.rights.hidden || (write && !mapping.rights.write) {
             return None;
         }
         Some(action(&mapping.frame, (address % PAGE) as usize))

@@ -22,8 +22,11 @@ use super::syspage::{Origin, Parts};
 use super::{PROCESS_LIMIT, SPIN_LIMIT, Syspage};
 use crate::call::{Call, SysResult};
 use crate::dispatch;
-use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, is_page_aligned};
+use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, SharedPlace, is_page_aligned};
 use crate::process::Thread;
+
+/// Bytes from the trampoline down to the syspages of a program that does not know of them.
+const DISTANCE: u64 = 1 << 40;
 
 /// Numbers that syspages have now; number 0 is nobody's.
 static NUMBERS: Mutex<[u64; LIMIT / 64]> = {
@@ -130,7 +133,14 @@ fn make(thread: &Arc<Thread>, id: u32, origin: Origin) -> Result<Arc<Syspage>, E
         }
     };
     let page_count = pages.len() as u64;
-    let mapped = space.map_shared(None, b"[ferry]", pages);
+    let place = match origin {
+        Origin::Program { .. } => SharedPlace::Near(0),
+        // Far from where the program maps: it may count on addresses that it has just unmapped.
+        Origin::Trampoline { code, .. } => {
+            SharedPlace::Near(code.saturating_sub(DISTANCE) + u64::from(id) * 4 * PAGE)
+        }
+    };
+    let mapped = space.map_shared(place, b"[ferry]", pages);
     let control_address = mapped.inspect_err(|_| unpin(&space, origin, &frame))?;
     let entries = EntriesPage::new(frame);
     match origin {

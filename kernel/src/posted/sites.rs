@@ -25,7 +25,7 @@ use base::sync::{Mutex, Once, rank};
 use hal::{Contract, Machine, PostTrampoline};
 use policy::patch::{self, Attempt};
 
-use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, page_floor};
+use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, SharedPlace, page_floor};
 
 /// Code around a site that is looked at.
 const WINDOW: u64 = 1024;
@@ -127,7 +127,7 @@ impl Sites {
                 flags: AreaFlags::empty(),
             });
         }
-        let code = space.map_shared(None, b"[ferry]", pages)?;
+        let code = space.map_shared(SharedPlace::Near(0), b"[ferry]", pages)?;
         let data = code + PAGE;
         let offsets = shared.trampoline.offsets;
         stand_in.store_u32(offsets.parked, 1);
@@ -138,7 +138,7 @@ impl Sites {
             protection: Protection::EXECUTE,
             flags: AreaFlags::SHARED | AreaFlags::HIDDEN,
         };
-        space.map_shared(Some(0), b"[ferry]", vec![low_page])?;
+        space.map_shared(SharedPlace::At(0), b"[ferry]", vec![low_page])?;
         space.set_sites(Arc::new(Sites::new(&shared.trampoline, data, code)));
         Ok(())
     }

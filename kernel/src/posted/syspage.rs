@@ -103,6 +103,9 @@ pub struct Syspage {
     parts: Parts,
     in_flight: InFlight,
     cancellations: [Cancellation; ENTRY_COUNT],
+    /// The answer for a trampoline whose thread has to come into the kernel first; its entry is under
+    /// way until then.
+    withheld: Mutex<Option<u64>>,
     /// Whoever waits for entries to be done, or for the end.
     changed: WaitQueue,
     /// The scanner was told to look and has not yet.
@@ -119,6 +122,7 @@ impl Syspage {
             parts,
             in_flight: InFlight::new(),
             cancellations: core::array::from_fn(|_| Cancellation::new()),
+            withheld: Mutex::new(&rank::CALL_SLOT, None),
             changed: WaitQueue::new(),
             rung: AtomicBool::new(false),
             removed: AtomicBool::new(false),
@@ -194,11 +198,26 @@ impl Syspage {
         let keeps = !self.is_programs_own();
         let result =
             result.map_err(|errno| if errno.is_restart() && !keeps { Errno::EINTR } else { errno });
+        if keeps && self.parts.thread.has_attention() {
+            // A signal that the call itself has raised comes before its answer: the thread is on its
+            // way into the kernel, and takes both there.
+            *self.withheld.lock() = Some(encode(result));
+            self.changed.wake_all();
+            return;
+        }
         self.in_flight.complete(&self.parts.entries, index, encode(result));
         self.announce();
         if CpuId::current() != super::scanner_core() {
             task::ring_doorbell(super::scanner_core());
         }
+    }
+
+    /// Publishes an answer that was withheld; true when there was one.
+    pub(super) fn release_withheld(&self, index: usize) -> bool {
+        let Some(answer) = self.withheld.lock().take() else { return false };
+        self.in_flight.complete(&self.parts.entries, index, answer);
+        task::ring_doorbell(super::scanner_core());
+        true
     }
 
     /// Results were published: tells the user, if it wants to know, and wakes its `ferry_wait`.
@@ -252,7 +271,11 @@ impl Syspage {
         (0..ENTRY_COUNT).for_each(|index| {
             self.cancel(index);
         });
-        self.changed.wait_until(|| (self.in_flight.bits() == 0).then_some(())).await;
+        let is_idle = || {
+            let bits = self.in_flight.bits();
+            (bits == 0 || self.release_withheld(bits.trailing_zeros() as usize)).then_some(())
+        };
+        self.changed.wait_until(is_idle).await;
     }
 
     /// Waits until `look` finds what it wants among the entries.

@@ -162,7 +162,8 @@ pub async fn finish(
     let parts = syspage.parts();
     let index = parts.notification.position() as usize % ENTRY_COUNT;
     let entries = &parts.entries;
-    let is_settled = || (!entries.is_submitted(index)).then_some(());
+    let is_settled =
+        || (!entries.is_submitted(index) || syspage.release_withheld(index)).then_some(());
     if is_settled().is_none() {
         syspage.ring();
         let answered = syspage.wait_until(is_settled);
@@ -210,6 +211,16 @@ pub fn recover(
     }
     context.set_return_value(Errno::ENOSYS.to_return_value().cast_unsigned());
     Recovery::NoSuchCall
+}
+
+/// Makes a fault on the low page look as if nothing were there.
+pub fn hide(sites: Option<&Arc<Sites>>, trap: &mut Trap) {
+    if let Trap::PageFault { address, present, .. } = trap
+        && address.0 < PAGE
+        && sites.is_some()
+    {
+        *present = false;
+    }
 }
 
 /// Whether this is the call by which the trampoline asks for its answer.

@@ -28,7 +28,7 @@ impl PageTable {
     #[cold]
     fn use_page(place: &AtomicU64, raw: u64, write: bool) -> Option<PhysAddr> {
         let entry = Machine::decode_entry(raw)?;
-        if !entry.rights.user || (write && !entry.rights.write) {
+        if !entry.rights.user || entry.rights.hidden || (write && !entry.rights.write) {
             return None;
         }
         let _ = Self::change(place, |entry| {
