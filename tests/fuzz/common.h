@@ -45,6 +45,9 @@ struct syspage {
 /* Lives in memory that all processes share; each writes its own. */
 static struct shared {
     volatile uint32_t stop, failed;
+    /* The longest that the witness took for one round, and the victims of that moment. */
+    volatile int64_t longest_ns;
+    volatile uint64_t longest_seeds[8];
     struct progress {
         volatile uint64_t steps, seed;
         char padding[112];

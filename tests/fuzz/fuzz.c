@@ -191,6 +191,7 @@ int main(int count, char **words)
     uint64_t last[WORKERS_MAX + 1] = {0};
     for (int i = 0; i <= workers_count; i++)
         moved[i] = start;
+    int64_t told_ns = 0;
     long running = workers_count + 1;
     while (running > 0) {
         int status;
@@ -204,6 +205,15 @@ int main(int count, char **words)
             for (int i = 0; i <= workers_count; i++)
                 if (ended == (i == workers_count ? witness : workers[i]))
                     moved[i] = -1;
+        }
+        if (shared->longest_ns > told_ns + told_ns / 2) {
+            /* For who wonders what takes the kernel so long. */
+            told_ns = shared->longest_ns;
+            snprintf(text, sizeof text, "fuzz: a round of the witness took %lld ms, beside --victim %llu and %llu\n",
+                     (long long)(told_ns / 1000000), (unsigned long long)shared->longest_seeds[0],
+                     (unsigned long long)shared->longest_seeds[1]);
+            if (told_ns > 500000000)
+                say(text);
         }
         struct timespec tick = {0, 100000000};
         nanosleep(&tick, NULL);

@@ -216,6 +216,7 @@ __attribute__((noreturn)) static void be_witness(uint64_t seed)
     WITNESS_CHECK_EQ(pipe(witness.ends), 0);
     WITNESS_CHECK_EQ(open_syspage(&witness.page), 0);
     while (!shared->stop) {
+        int64_t start = now_ns();
         check_identity();
         check_file(0);
         check_file(1);
@@ -229,6 +230,12 @@ __attribute__((noreturn)) static void be_witness(uint64_t seed)
         case 5: check_fork(); break;
         case 6: check_again(); break;
         default: break;
+        }
+        int64_t span_ns = now_ns() - start;
+        if (span_ns > shared->longest_ns) {
+            shared->longest_ns = span_ns;
+            for (int i = 0; i < 8; i++)
+                shared->longest_seeds[i] = shared->workers[i].seed;
         }
         shared->witness.steps++;
     }
