@@ -166,6 +166,33 @@ static void flood(void)
     });
 }
 
+/* Pages that the kernel gave the process, also those of its trampoline, which nobody has told it of. */
+static void scribble_over_the_kernels(void)
+{
+    char text[6000];
+    uint64_t starts[16], ends[16];
+    unsigned found = 0;
+    int fd = open("/proc/self/maps", O_RDONLY);
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[length > 0 ? length : 0] = 0;
+    for (char *line = text; line && *line && found < 16; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        if (sscanf(line, "%lx-%lx", &starts[found], &ends[found]) == 2 && ends[found] - starts[found] <= 8 * PAGE) {
+            size_t size = strcspn(line, "\n");
+            found += size > 7 && memcmp(line + size - 7, "[ferry]", 7) == 0;
+        }
+    for (unsigned i = found ? random_below(60) : 0; i > 0; i--) {
+        unsigned which = random_below(found);
+        uint64_t words = (ends[which] - starts[which]) / 8;
+        volatile uint64_t *word = (volatile uint64_t *)starts[which] + random_number() % words;
+        /* Mostly where something is: the notification page, statuses, results. */
+        if (random_below(2))
+            word = (volatile uint64_t *)((uintptr_t)word & ~(uintptr_t)4095) + random_below(3);
+        uint64_t value = random_below(2) ? random_below(3) : random_number();
+        (void)FAULTS(*word = value);
+    }
+}
+
 static void write_control(void)
 {
     struct control *control = some_page()->control;
@@ -289,7 +316,8 @@ static void *misbehave(void *argument)
 {
     uintptr_t which = (uintptr_t)argument;
     random_state = mix(victim.seed ^ (uint64_t)which << 40);
-    if (open_syspage(&own) == 0)
+    /* The others post by the trampoline, if there is one. */
+    if (random_below(4) && open_syspage(&own) == 0)
         victim.pages[which % THREADS_MAX] = &own;
     for (unsigned left = 20 + random_below(random_below(3) ? 200 : 4000); left > 0; left--) {
         switch (random_below(24)) {
@@ -298,7 +326,7 @@ static void *misbehave(void *argument)
         case 7: case 8: take_results(); break;
         case 9: case 10: scribble(); break;
         case 11: flood(); break;
-        case 12: write_control(); break;
+        case 12: if (random_below(2)) write_control(); else scribble_over_the_kernels(); break;
         case 13: change_mappings(); break;
         case 14: case 15: case 16: call_ferry(); break;
         case 17: register_again(); break;

@@ -229,8 +229,9 @@ fn refuse_rest(owned: &mut Owned) {
     let cancelled = encode(Err(Errno::EINTR));
     let Owned { syspage, consumer, .. } = owned;
     let entries = &syspage.parts().entries;
+    consumer.visit(entries, syspage.in_flight(), usize::from(u8::MAX), |_| Served::Done(cancelled));
+    // The visit may have taken more that wait for what is under way.
     while let Some(index) = consumer.take_held() {
         entries.complete(index, cancelled);
     }
-    consumer.visit(entries, syspage.in_flight(), usize::from(u8::MAX), |_| Served::Done(cancelled));
 }

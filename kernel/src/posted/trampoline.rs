@@ -168,11 +168,16 @@ pub async fn finish(
         syspage.ring();
         let answered = syspage.wait_until(is_settled);
         if signal::interruptible(&**thread, answered).await.is_err() {
-            // Whoever took it can be told; what nobody has taken yet is taken soon.
-            syspage
-                .wait_until(|| (syspage.cancel(index) || is_settled().is_some()).then_some(()))
-                .await;
-            syspage.wait_until(is_settled).await;
+            // Whoever took it can be told; what nobody has taken yet is taken soon. But a program that
+            // scribbles over its entries may wait for one that nobody will ever take: it can be killed.
+            let is_told = || (syspage.cancel(index) || is_settled().is_some()).then_some(());
+            let settled = async {
+                syspage.wait_until(is_told).await;
+                syspage.wait_until(is_settled).await;
+            };
+            if signal::killable(thread, settled).await.is_err() {
+                return None;
+            }
         }
     }
     let number = entries.number(index);
