@@ -518,7 +518,7 @@ CASE(fork_bomb_without_a_limit)
 {
     only_in_the_guest();
     scratch();
-    explode(bomb, 500);
+    explode(bomb, 250);
     system_is_sane();
 }
 
