@@ -27,6 +27,11 @@ use crate::{boot, console, counters, dispatch, posted};
 const BATCH: usize = 16;
 /// Looks for requests and ready tasks between two looks at timers and devices.
 const SPIN_TURNS: usize = 16;
+/// Looks at the syspages without another posted call before the core looks at everything else: about
+/// as long as a caller takes from one answer to its next call.
+const QUIET_SCANS: usize = 32;
+/// Looks at the syspages between two looks at everything else.
+const MOST_SCANS: usize = 512;
 /// Handlers that may be pending per core before new requests are left in the queue. Blocking calls
 /// of as many threads fit; the rest wait in the bounded queue.
 const POOL_CAPACITY: usize = 4096;
@@ -133,6 +138,30 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
     }
 }
 
+/// Scans for as long as posted calls follow each other closely, but not for ever: the rest of the loop
+/// has its turn after `MOST_SCANS`. False when there was no call.
+#[inline]
+fn scan_closely(
+    scanner: &mut Scanner,
+    serve: &mut impl FnMut(&Arc<Syspage>, &PostedCall) -> Served,
+) -> bool {
+    if !scanner.scan(serve) {
+        return false;
+    }
+    let mut quiet = 0;
+    for _ in 0..MOST_SCANS {
+        if scanner.scan(serve) {
+            quiet = 0;
+        } else if quiet < QUIET_SCANS {
+            quiet += 1;
+            cpu::relax();
+        } else {
+            break;
+        }
+    }
+    true
+}
+
 /// Runs this core for ever.
 pub fn run() -> ! {
     let core = CpuId::current();
@@ -144,7 +173,7 @@ pub fn run() -> ! {
     loop {
         let mut serve =
             |syspage: &Arc<Syspage>, call: &PostedCall| carrier.serve_posted(syspage, call);
-        let mut worked = scanner.scan(&mut serve);
+        let mut worked = scan_closely(&mut scanner, &mut serve);
         worked |= scanner.attend(&mut serve);
         worked |= carrier.serve();
         worked |= task::run_ready();

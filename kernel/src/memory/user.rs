@@ -308,6 +308,9 @@ impl UserMemory {
         }
         let inner = self.space.lock();
         let (start, area) = inner.areas.find(address).ok_or(Errno::EFAULT)?;
+        if area.flags.contains(AreaFlags::HIDDEN) {
+            return Err(Errno::EFAULT);
+        }
         if !area.flags.contains(AreaFlags::SHARED) {
             return Ok(private);
         }
