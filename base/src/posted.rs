@@ -112,6 +112,7 @@ impl Entries {
         prepare_write(self.at(index));
     }
 
+    #[inline]
     fn copy(&self, index: usize) -> PostedCall {
         let entry = self.at(index);
         let what = entry.what.load(Ordering::Relaxed);
@@ -275,10 +276,12 @@ impl Consumer {
         done
     }
 
+    #[inline]
     fn is_busy(&self, in_flight: &InFlight, index: usize) -> bool {
         (in_flight.bits() | self.held) >> index & 1 != 0
     }
 
+    #[cold]
     fn hold(&mut self, call: PostedCall) {
         let calls = self.held_calls.get_or_insert_with(|| Box::new([call; ENTRY_COUNT]));
         calls[call.index] = call;
@@ -325,6 +328,7 @@ impl Default for Consumer {
     }
 }
 
+#[inline]
 fn before(index: usize) -> usize {
     (index + ENTRY_COUNT - 1) % ENTRY_COUNT
 }

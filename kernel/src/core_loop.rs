@@ -99,7 +99,7 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
                 let Some(request) = server.take() else { break };
                 worked = true;
                 let Call { thread, number, arguments } = &request.call;
-                match servers::answer_at_once(*number, *arguments, thread, None) {
+                match servers::answer_at_once(*number, arguments, thread, None) {
                     Some(value) => thread.answer(Ok(value)),
                     // There is room, and this core made the pool.
                     None => drop(self.pool.submit(|| (self.make)(request))),
@@ -112,12 +112,18 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
     /// Carries out a posted call: at once, or as a task of this core, or by the server of its class.
     #[inline]
     fn serve_posted(&mut self, syspage: &Arc<Syspage>, posted: &PostedCall) -> Served {
-        let PostedCall { number, arguments, .. } = *posted;
-        if let Some(value) =
-            servers::answer_at_once(number, arguments, syspage.thread(), Some(syspage.space()))
-        {
-            return Served::Done(value);
+        let PostedCall { number, ref arguments, .. } = *posted;
+        let (thread, space) = (syspage.thread(), syspage.space());
+        match servers::answer_at_once(number, arguments, thread, Some(space)) {
+            Some(value) => Served::Done(value),
+            None => self.serve_slowly(syspage, posted),
         }
+    }
+
+    /// A posted call that may have to wait.
+    #[inline(never)]
+    fn serve_slowly(&mut self, syspage: &Arc<Syspage>, posted: &PostedCall) -> Served {
+        let PostedCall { number, arguments, .. } = *posted;
         if let Err(refusal) = posted::admit(posted) {
             return Served::Done(refusal);
         }

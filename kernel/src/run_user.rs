@@ -266,7 +266,7 @@ fn stay_in_user_mode(
         match path_of(number) {
             None => return Stop::Trap(trap),
             Some(CallPath::Local) => {
-                match servers::answer_at_once(number, arguments, thread, Some(space)) {
+                match servers::answer_at_once(number, &arguments, thread, Some(space)) {
                     Some(value) => {
                         counters::note_local(thread, number);
                         context.set_return_value(value);

@@ -1,11 +1,11 @@
-//! Hints about cache lines.
+//! Hints to the caches; of the hosted machine too.
 
-use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+use core::arch::asm;
 
 /// See `Contract::prepare_write`.
-#[inline(always)]
+#[inline]
 pub fn prepare_write(line: *const u8) {
-    // SAFETY: a prefetch reads and writes nothing and never faults; a processor without this one
-    // ignores it.
-    unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
+    // SAFETY: a prefetch changes no register or memory and never faults; a processor without this one
+    // takes it for a no-operation.
+    unsafe { asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly)) };
 }

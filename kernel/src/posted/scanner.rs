@@ -68,18 +68,19 @@ impl Owned {
     fn visit(&mut self, serve: &mut impl FnMut(&Arc<Syspage>, &PostedCall) -> Served) -> bool {
         let counters = counters::here();
         counters.visits.add(1);
-        if !self.has_work() {
-            return false;
-        }
         let mut taken = 0;
         let Owned { syspage, consumer, .. } = self;
         let parts = syspage.parts();
+        let head = consumer.head();
         let visit = |call: &PostedCall| {
             taken += 1;
             syspage.count(call.number);
             serve(syspage, call)
         };
         let done = consumer.visit(&parts.entries, syspage.in_flight(), BATCH, visit);
+        if consumer.head() == head && taken == 0 {
+            return false;
+        }
         parts.control.set_head(consumer.head());
         counters.hits.add(1);
         counters.posted.add(taken);

@@ -95,7 +95,7 @@ pub fn of_class(class: Class) -> &'static Server {
 #[inline]
 pub fn answer_at_once(
     number: usize,
-    arguments: [u64; 6],
+    arguments: &[u64; 6],
     thread: &Thread,
     space: Option<&AddressSpace>,
 ) -> Option<u64> {
@@ -108,7 +108,7 @@ pub fn answer_at_once(
         number::getgid => thread.credentials().group.real,
         number::getegid => thread.credentials().group.effective,
         number::read => {
-            let read = |space: &AddressSpace| file::read_at_once(thread, space, arguments);
+            let read = |space: &AddressSpace| file::read_at_once(thread, space, *arguments);
             return catch(|| space.map_or_else(|| read(&thread.space()), read)).ok().flatten();
         }
         _ => return None,
