@@ -25,13 +25,11 @@ use crate::{boot, console, counters, dispatch, posted};
 
 /// Requests that one server may take before the core looks at everything else again.
 const BATCH: usize = 16;
-/// Looks for requests and ready tasks between two looks at timers and devices.
-const SPIN_TURNS: usize = 16;
-/// Looks at the syspages without another posted call before the core looks at everything else: about
-/// as long as a caller takes from one answer to its next call.
-const QUIET_SCANS: usize = 32;
-/// Looks at the syspages between two looks at everything else.
-const MOST_SCANS: usize = 512;
+/// Looks for calls without success before the core looks at everything else: about as long as a caller
+/// takes from one answer to its next call.
+const QUIET_LOOKS: usize = 32;
+/// Looks for calls between two looks at everything else.
+const MOST_LOOKS: usize = 512;
 /// Handlers that may be pending per core before new requests are left in the queue. Blocking calls
 /// of as many threads fit; the rest wait in the bounded queue.
 const POOL_CAPACITY: usize = 4096;
@@ -89,24 +87,34 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
     }
 
     /// Takes requests and carries them out; false when there were none.
+    #[inline]
     fn serve(&mut self) -> bool {
-        let mut worked = false;
-        for server in &self.servers {
-            for _ in 0..BATCH {
-                if !self.pool.has_room() {
-                    break;
-                }
-                let Some(request) = server.take() else { break };
-                worked = true;
-                let Call { thread, number, arguments } = &request.call;
-                match servers::answer_at_once(*number, arguments, thread, None) {
-                    Some(value) => thread.answer(Ok(value)),
-                    // There is room, and this core made the pool.
-                    None => drop(self.pool.submit(|| (self.make)(request))),
-                }
+        let mut waiting = servers::take_waiting();
+        let worked = waiting != 0;
+        while waiting != 0 {
+            let class = waiting.trailing_zeros() as usize;
+            waiting &= waiting - 1;
+            if let Some(server) = servers::all().get(class) {
+                self.serve_one(server);
             }
         }
         worked
+    }
+
+    fn serve_one(&mut self, server: &'static Server) {
+        for _ in 0..BATCH {
+            if !self.pool.has_room() {
+                break;
+            }
+            let Some(request) = server.take() else { return };
+            let Call { thread, number, arguments } = &request.call;
+            match servers::answer_at_once(*number, arguments, thread, None) {
+                Some(value) => thread.answer(Ok(value)),
+                // There is room, and this core made the pool.
+                None => drop(self.pool.submit(|| (self.make)(request))),
+            }
+        }
+        server.note_waiting();
     }
 
     /// Carries out a posted call: at once, or as a task of this core, or by the server of its class.
@@ -144,28 +152,28 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
     }
 }
 
-/// Scans for as long as posted calls follow each other closely, but not for ever: the rest of the loop
-/// has its turn after `MOST_SCANS`. False when there was no call.
+/// Serves calls for as long as they follow each other closely, but not for ever: the rest of the loop
+/// has its turn after `MOST_LOOKS`. False when there was none.
 #[inline]
-fn scan_closely(
+fn serve_closely<F: Future<Output = ()> + Send + 'static>(
     scanner: &mut Scanner,
-    serve: &mut impl FnMut(&Arc<Syspage>, &PostedCall) -> Served,
+    carrier: &mut Carrier<F>,
 ) -> bool {
-    if !scanner.scan(serve) {
-        return false;
-    }
+    let mut worked = false;
     let mut quiet = 0;
-    for _ in 0..MOST_SCANS {
-        if scanner.scan(serve) {
+    for _ in 0..MOST_LOOKS {
+        let posted = scanner.scan(&mut |syspage, call| carrier.serve_posted(syspage, call));
+        if posted | carrier.serve() {
+            worked = true;
             quiet = 0;
-        } else if quiet < QUIET_SCANS {
+        } else if quiet < QUIET_LOOKS && !task::has_ready() {
             quiet += 1;
             cpu::relax();
         } else {
             break;
         }
     }
-    true
+    worked
 }
 
 /// Runs this core for ever.
@@ -177,11 +185,8 @@ pub fn run() -> ! {
     let mut budget = SpinBudget::new();
     let mut idle_since_ns = None;
     loop {
-        let mut serve =
-            |syspage: &Arc<Syspage>, call: &PostedCall| carrier.serve_posted(syspage, call);
-        let mut worked = scan_closely(&mut scanner, &mut serve);
-        worked |= scanner.attend(&mut serve);
-        worked |= carrier.serve();
+        let mut worked = serve_closely(&mut scanner, &mut carrier);
+        worked |= scanner.attend(&mut |syspage, call| carrier.serve_posted(syspage, call));
         worked |= task::run_ready();
         time::expire_if_due();
         if worked {
@@ -196,12 +201,6 @@ pub fn run() -> ! {
         let now_ns = time::now_ns();
         let since_ns = *idle_since_ns.get_or_insert(now_ns);
         if now_ns - since_ns < budget.budget_ns() {
-            for _ in 0..SPIN_TURNS {
-                if scanner.has_work() || carrier.has_requests() || task::has_ready() {
-                    break;
-                }
-                cpu::relax();
-            }
             continue;
         }
         user::leave_space();

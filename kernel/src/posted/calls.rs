@@ -111,7 +111,7 @@ pub(super) fn bind(thread: &Arc<Thread>, origin: Origin) -> Result<Arc<Syspage>,
     Ok(syspage)
 }
 
-fn make(thread: &Arc<Thread>, id: u32, origin: Origin) -> Result<Arc<Syspage>, Errno> {
+pub(super) fn make(thread: &Arc<Thread>, id: u32, origin: Origin) -> Result<Arc<Syspage>, Errno> {
     let space = thread.space();
     let features = if super::is_scanner_dedicated() { feature::SCANNED } else { 0 };
     let bitmap = route::posted_bitmap();

@@ -23,6 +23,8 @@ mod calls;
 mod scanner;
 mod sites;
 mod syspage;
+#[cfg(test)]
+mod tests;
 pub mod trampoline;
 
 use abi::Errno;

@@ -21,7 +21,7 @@ use crate::{boot, counters};
 /// Syspages that may exist.
 pub(super) const LIMIT: usize = 1024;
 /// Entries that one visit takes before the next syspage has its turn.
-const BATCH: usize = 16;
+pub(super) const BATCH: usize = 16;
 
 /// What others tell the scanner.
 pub(super) enum Message {
@@ -106,8 +106,14 @@ impl Scanner {
     pub fn here() -> Scanner {
         let scans = CpuId::current() == super::scanner_core();
         let cores = boot::layout().application.iter().filter_map(CpuId::new);
+        let cores = cores.filter(|_| scans).map(|core| ON_CORE.of(core));
+        Scanner::of_cores(cores.collect())
+    }
+
+    /// One that looks at what is on these cores.
+    pub(super) fn of_cores(cores: Vec<&'static AtomicU32>) -> Scanner {
         Scanner {
-            cores: if scans { cores.map(|core| ON_CORE.of(core)).collect() } else { Vec::new() },
+            cores,
             owned: Vec::new(),
             listed: Vec::new(),
             is_dedicated: super::is_scanner_dedicated(),
@@ -166,7 +172,7 @@ impl Scanner {
         worked
     }
 
-    fn take(&mut self, message: Message) {
+    pub(super) fn take(&mut self, message: Message) {
         match message {
             Message::Add(syspage) => {
                 let place = syspage.parts().id as usize;

@@ -16,9 +16,9 @@ pub mod process;
 pub mod signal;
 pub mod time;
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use base::cpu::CpuId;
+use base::cpu::{CpuId, PerCpu};
 use base::panic::catch;
 use base::ring::Ring;
 use base::sync::Once;
@@ -49,6 +49,10 @@ pub struct Server {
 
 static SERVERS: Once<[Server; CLASS_COUNT]> = Once::new();
 
+/// Which servers of each core may have requests, one bit per class: set after a request was queued,
+/// cleared before the queue is looked at.
+static WAITING: PerCpu<AtomicU32> = PerCpu::new([const { AtomicU32::new(0) }; hal::MAX_CPUS]);
+
 const CLASSES: [Class; CLASS_COUNT] = [
     Class::File,
     Class::Network,
@@ -76,6 +80,15 @@ pub fn start(layout: &Layout) {
 /// All servers, by class.
 pub fn all() -> &'static [Server] {
     SERVERS.get().map_or(&[], |servers| servers.as_slice())
+}
+
+/// Takes note of the servers of this core that have requests, one bit per class. Whoever leaves
+/// requests in a queue says so (`Server::note_waiting`).
+#[inline]
+pub fn take_waiting() -> u32 {
+    let waiting = WAITING.here();
+    // The exchange is a full fence: what is queued after it sets a bit again.
+    if waiting.load(Ordering::Relaxed) == 0 { 0 } else { waiting.swap(0, Ordering::AcqRel) }
 }
 
 /// The server of a call.
@@ -126,8 +139,14 @@ impl Server {
     /// back when the queue is full.
     pub fn submit(&self, request: Request) -> Result<(), Request> {
         self.queue.push(request)?;
+        self.note_waiting();
         task::ring_doorbell(self.core());
         Ok(())
+    }
+
+    /// Requests wait: the server's core finds them by one look.
+    pub fn note_waiting(&self) {
+        WAITING.of(self.core()).fetch_or(1 << self.class as u8, Ordering::Release);
     }
 
     /// Whether no request waits.
