@@ -158,6 +158,14 @@ impl Syspage {
         matches!(self.parts.origin, Origin::Program { .. })
     }
 
+    /// Whether the call that a trampoline has posted is being carried out and does not wait.
+    pub fn carries_out_trampoline(&self) -> bool {
+        let index = self.in_flight.bits().trailing_zeros() as usize;
+        !self.is_programs_own()
+            && index < ENTRY_COUNT
+            && self.interruption(index).waker.lock().is_none()
+    }
+
     /// Where the user has the control page.
     pub(super) fn control_address(&self) -> u64 {
         self.parts.pages.start

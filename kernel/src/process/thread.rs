@@ -177,6 +177,13 @@ impl Thread {
         core::mem::replace(&mut self.resources.lock().files, files)
     }
 
+    /// Whether it is in a wait that signals can end. One whose posted call is being carried out, and does
+    /// not wait itself, is not.
+    pub fn is_waiting(&self) -> bool {
+        let is_served = || self.syspage().is_some_and(|syspage| syspage.carries_out_trampoline());
+        self.signals.is_waiting() && !is_served()
+    }
+
     /// Where it posts calls, if it does.
     pub fn syspage(&self) -> Option<Arc<Syspage>> {
         self.syspage.lock().clone()

@@ -68,7 +68,7 @@ fn state(process: &Process, thread: Option<&Arc<Thread>>) -> (char, &'static str
     match thread {
         None => ('Z', "zombie"),
         Some(_) if process.signals.is_stopped() => ('T', "stopped"),
-        Some(thread) if thread.signals.is_waiting() => ('S', "sleeping"),
+        Some(thread) if thread.is_waiting() => ('S', "sleeping"),
         Some(_) => ('R', "running"),
     }
 }

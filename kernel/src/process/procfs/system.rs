@@ -82,7 +82,7 @@ pub(super) fn load() -> Generated {
 fn running() -> usize {
     let mut count = 0;
     for process in table::processes() {
-        process.for_each_thread(|thread| count += usize::from(!thread.signals.is_waiting()));
+        process.for_each_thread(|thread| count += usize::from(!thread.is_waiting()));
     }
     count
 }
