@@ -3,10 +3,12 @@
 //! The route table says which server a call belongs to and whether it is supported; the server's
 //! module has the handler. Every handler runs contained: if it panics, its call answers `EIO`.
 
+use core::future::poll_fn;
+use core::pin::pin;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
-use base::panic::contain;
+use base::panic::poll_contained;
 use base::user::UserContext;
 use policy::route::{self, Class, Support};
 use policy::table::{CALL_LIMIT, number};
@@ -17,7 +19,8 @@ use crate::servers::{self, file, ipc, memory, other, process, signal, time};
 
 /// Carries out a call that may run on any core.
 pub async fn dispatch(call: &Call) -> SysResult {
-    match contain(serve(call)).await {
+    let mut handler = pin!(Some(serve(call)));
+    match poll_fn(|context| poll_contained(handler.as_mut(), context)).await {
         Ok(result) => result,
         Err(_) => {
             servers::of_call(call.number).restarts.fetch_add(1, Ordering::Relaxed);

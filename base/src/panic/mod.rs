@@ -46,6 +46,23 @@ pub fn contain<F: Future>(future: F) -> Contain<F> {
     Contain { future: Some(future) }
 }
 
+/// Polls a future and catches its panic: the future is dropped at once then, and must not be polled
+/// again. For futures that are too large to be moved into `contain` for every call.
+pub fn poll_contained<F: Future>(
+    mut place: Pin<&mut Option<F>>,
+    context: &mut Context<'_>,
+) -> Poll<Result<F::Output, Panicked>> {
+    match catch(|| place.as_mut().as_pin_mut().map(|future| future.poll(context))) {
+        Ok(Some(Poll::Pending)) => Poll::Pending,
+        Ok(Some(Poll::Ready(value))) => Poll::Ready(Ok(value)),
+        Ok(None) => Poll::Ready(Err(Panicked)),
+        Err(panicked) => {
+            let _ = catch(|| place.set(None));
+            Poll::Ready(Err(panicked))
+        }
+    }
+}
+
 /// See `contain`.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Contain<F> {
@@ -58,16 +75,7 @@ impl<F: Future> Future for Contain<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: `future` is pinned with us: it is only polled in place, and dropped in place by
         // `Pin::set`.
-        let mut place = unsafe { self.map_unchecked_mut(|contain| &mut contain.future) };
-        let polled = catch(|| place.as_mut().as_pin_mut().map(|future| future.poll(context)));
-        match polled {
-            Ok(Some(Poll::Pending)) => Poll::Pending,
-            Ok(Some(Poll::Ready(value))) => Poll::Ready(Ok(value)),
-            Ok(None) => Poll::Ready(Err(Panicked)),
-            Err(panicked) => {
-                let _ = catch(|| place.set(None));
-                Poll::Ready(Err(panicked))
-            }
-        }
+        let place = unsafe { self.map_unchecked_mut(|contain| &mut contain.future) };
+        poll_contained(place, context)
     }
 }

@@ -12,7 +12,7 @@ use base::memory::{Frame, PhysAddr, VirtAddr, reserve};
 
 use super::area::{Area, AreaFlags, Backing, Object};
 use super::fault::Access;
-use super::layout::{PAGE, page_floor};
+use super::layout::{PAGE, is_user_range, page_floor};
 use super::source::PageSource;
 use super::space::{AddressSpace, Inner, anonymous_area, rights_of};
 
@@ -150,6 +150,14 @@ impl AddressSpace {
     /// Reads what is there at once, whatever the program may do with it; how many bytes.
     pub fn read_now(&self, address: u64, into: &mut [u8]) -> usize {
         self.lock().table.copy_out(VirtAddr(address), into)
+    }
+
+    /// Writes within one page, if the program may and the page is there; else nothing.
+    pub fn put_now(&self, address: u64, from: &[u8]) -> bool {
+        let length = from.len() as u64;
+        length <= PAGE - address % PAGE
+            && is_user_range(address, length)
+            && self.lock().table.copy_in(VirtAddr(address), from) == from.len()
     }
 
     /// The aligned 64-bit word at an address, if it is there at once.

@@ -10,6 +10,7 @@ use abi::Errno;
 use abi::fs::Seals;
 use abi::memory::*;
 use alloc::sync::Arc;
+use alloc::vec;
 use fs::OpenFile;
 use fs::file::Mapping;
 use policy::table::number;
@@ -510,7 +511,8 @@ async fn process_vm(call: &Call, writes: bool) -> SysResult {
         return Err(Errno::EPERM);
     }
     let other = UserMemory::new(thread.space());
-    let mut buffer = [0; PAGE_PART];
+    // Not in the future: every call would carry it.
+    let mut buffer = vec![0; PAGE_PART];
     let mut done = 0_u64;
     let mut from = pieces(&remote);
     let mut to = pieces(&local);

@@ -16,6 +16,7 @@ pub mod process;
 pub mod signal;
 pub mod time;
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use base::cpu::{CpuId, PerCpu};
@@ -103,13 +104,13 @@ pub fn of_class(class: Class) -> &'static Server {
 }
 
 /// The answer of a call that needs no handler that could wait: one that only reads what the caller's
-/// thread has, or a short read of what is there. `None` for every other call, and whenever it is not
+/// thread has, or asks for little of what is there. `None` for every other call, and whenever it is not
 /// that simple; nothing has happened then. `space` is the caller's address space, for who has it.
 #[inline]
 pub fn answer_at_once(
     number: usize,
     arguments: &[u64; 6],
-    thread: &Thread,
+    thread: &Arc<Thread>,
     space: Option<&AddressSpace>,
 ) -> Option<u64> {
     let id = match number {
@@ -120,9 +121,14 @@ pub fn answer_at_once(
         number::geteuid => thread.credentials().user.effective,
         number::getgid => thread.credentials().group.real,
         number::getegid => thread.credentials().group.effective,
-        number::read => {
-            let read = |space: &AddressSpace| file::read_at_once(thread, space, *arguments);
-            return catch(|| space.map_or_else(|| read(&thread.space()), read)).ok().flatten();
+        number::read | number::lseek | number::fstat | number::clock_gettime => {
+            let act = |space: &AddressSpace| match number {
+                number::read => file::read_at_once(thread, space, arguments),
+                number::lseek => file::seek_at_once(thread, arguments),
+                number::fstat => file::status_at_once(thread, space, arguments),
+                _ => time::clock_at_once(thread, space, arguments),
+            };
+            return catch(|| space.map_or_else(|| act(&thread.space()), act)).ok().flatten();
         }
         _ => return None,
     };

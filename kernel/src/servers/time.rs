@@ -1,5 +1,6 @@
 //! Calls of class time: clocks and sleeping.
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
@@ -9,10 +10,12 @@ use abi::time::{
 };
 use base::time;
 use policy::table::number;
+use zerocopy::IntoBytes;
 
 use crate::call::{Call, SysResult};
 use crate::dispatch;
-use crate::process::Capability;
+use crate::memory::AddressSpace;
+use crate::process::{Capability, Thread};
 use crate::signal::RestartBlock;
 use crate::time::{Clock, SleepEnd, set_wall, sleep_span, sleep_until};
 
@@ -100,6 +103,17 @@ async fn clock_gettime(call: &Call) -> SysResult {
     let clock = Clock::new(call.int(0), &call.thread)?;
     call.user().write_value(call.argument(1), &Timespec::from_ns(clock.now_ns())).await?;
     Ok(0)
+}
+
+/// `clock_gettime` into a page of the caller that is there.
+pub fn clock_at_once(
+    thread: &Arc<Thread>,
+    space: &AddressSpace,
+    arguments: &[u64; 6],
+) -> Option<u64> {
+    let clock = Clock::new(arguments[0] as i32, thread).ok()?;
+    let now = Timespec::from_ns(clock.now_ns());
+    space.put_now(arguments[1], now.as_bytes()).then_some(0)
 }
 
 async fn clock_getres(call: &Call) -> SysResult {

@@ -9,7 +9,7 @@ use fs::{Location, NodeKind, mount, tree};
 
 use super::support::{resolve, usable};
 use crate::call::{Call, SysResult};
-use crate::process::Capability;
+use crate::process::{Capability, Thread};
 
 /// Most bytes of entries that one call gives.
 const LONGEST_ANSWER: usize = 64 * 1024;
@@ -21,6 +21,14 @@ pub fn lseek(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     file.seek(call.argument(1) as i64, whence)
+}
+
+/// A seek that succeeds; else `lseek` says why not.
+pub fn seek_at_once(thread: &Thread, arguments: &[u64; 6]) -> Option<u64> {
+    let [descriptor, offset, whence, ..] = *arguments;
+    let file = thread.file(descriptor as i32).ok().filter(|file| !file.is_path_only())?;
+    let whence = Some(whence as i32).filter(|whence| (0..=4).contains(whence))?;
+    file.seek(offset as i64, whence).ok()
 }
 
 /// Bytes of `struct linux_dirent` around the name: the header, the end of the name, the type.

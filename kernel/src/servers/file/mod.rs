@@ -34,8 +34,10 @@ use crate::call::{Call, SysResult};
 use crate::dispatch;
 
 pub use descriptor::{pipe, pipe2};
+pub use directory::seek_at_once;
 pub use mount::offer;
 pub use poll::continue_poll;
+pub use status::status_at_once;
 pub use transfer::read_at_once;
 
 /// Carries out a call of this class.

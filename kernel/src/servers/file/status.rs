@@ -10,6 +10,8 @@ use zerocopy::IntoBytes;
 
 use super::support::{Start, path, resolve, resolve_or_itself};
 use crate::call::{Call, SysResult};
+use crate::memory::AddressSpace;
+use crate::process::Thread;
 
 async fn answer(call: &Call, location: &Location, index: usize) -> SysResult {
     let stat = location.inode.metadata().to_stat();
@@ -25,6 +27,13 @@ pub async fn stat(call: &Call, follow: bool) -> SysResult {
 pub async fn fstat(call: &Call) -> SysResult {
     let file = call.file(0)?;
     answer(call, file.location(), 1).await
+}
+
+/// `fstat` into a page of the caller that is there.
+pub fn status_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
+    let file = thread.file(arguments[0] as i32).ok()?;
+    let stat = file.location().inode.metadata().to_stat();
+    space.put_now(arguments[1], stat.as_bytes()).then_some(0)
 }
 
 pub async fn newfstatat(call: &Call) -> SysResult {

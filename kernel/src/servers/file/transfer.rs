@@ -53,8 +53,8 @@ pub async fn read(call: &Call) -> SysResult {
 
 /// A short read of what the file has, into a page of the caller that is there. `None` when anything
 /// stands in the way: nothing has happened then, and `read` does it properly.
-pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: [u64; 6]) -> Option<u64> {
-    let [descriptor, address, length, ..] = arguments;
+pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
+    let [descriptor, address, length, ..] = *arguments;
     let mut sink = PageSink::new(space, address, length)?;
     let file = thread.file(descriptor as i32).ok()?;
     check_reads(&file).ok()?;
