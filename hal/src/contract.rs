@@ -114,9 +114,9 @@ pub struct PostTrampoline {
     pub trap: [u8; 2],
     /// What replaces it. It overwrites eight bytes below the stack pointer.
     pub patch: [u8; 2],
-    /// Whether what runs after a site has no use for those bytes: `code` lies at `address`, and the
-    /// site ends at `after`.
-    pub may_patch: fn(code: &[u8], address: u64, after: u64) -> bool,
+    /// Whether what runs after a site, which ends at `after`, has no use for those bytes. `read` reads
+    /// code of the program and says how many bytes were there.
+    pub may_patch: fn(read: &dyn Fn(u64, &mut [u8]) -> usize, after: u64) -> bool,
     /// From here on the call is submitted.
     pub published: u64,
     /// From here on its result is in its register and the entry free.

@@ -13,9 +13,14 @@ const MOST_INSTRUCTIONS: usize = 96;
 /// Branches that wait to be looked at.
 const MOST_BRANCHES: usize = 16;
 
-/// Whether the bytes below the stack pointer are dead at `start`. `code` lies at `address` and is all
-/// that may be looked at.
-pub(crate) fn is_dead_after(code: &[u8], address: u64, start: u64) -> bool {
+/// Code that is read at a time.
+const PART: usize = 128;
+/// The longest instruction.
+const LONGEST: usize = 15;
+
+/// Whether the bytes below the stack pointer are dead at `start`. `read` reads code and says how many
+/// bytes were there.
+pub(crate) fn is_dead_after(read: &dyn Fn(u64, &mut [u8]) -> usize, start: u64) -> bool {
     let mut starts = [0; MOST_BRANCHES];
     let mut count = 1;
     let mut next = 0;
@@ -23,33 +28,36 @@ pub(crate) fn is_dead_after(code: &[u8], address: u64, start: u64) -> bool {
     starts[0] = start;
     while let Some(&from) = starts.get(next).filter(|_| next < count) {
         next += 1;
-        let Some(part) =
-            usize::try_from(from.wrapping_sub(address)).ok().and_then(|offset| code.get(offset..))
-        else {
-            return false;
-        };
-        let mut decoder = Decoder::with_ip(64, part, from, DecoderOptions::NONE);
-        loop {
-            let instruction = decoder.decode();
-            if left == 0 || instruction.is_invalid() {
-                return false;
-            }
-            left -= 1;
-            match judge(&instruction) {
-                Verdict::Alive => return false,
-                Verdict::Dead => break,
-                Verdict::GoOn => {}
-                Verdict::Branch { target, falls_through } => {
-                    if !starts.iter().take(count).any(|known| *known == target) {
-                        let Some(slot) = starts.get_mut(count) else { return false };
-                        *slot = target;
-                        count += 1;
-                    }
-                    if !falls_through {
-                        break;
+        let mut address = from;
+        'parts: loop {
+            let mut part = [0; PART];
+            let length = read(address, &mut part).min(PART);
+            let is_cut = length < PART;
+            let code = part.get(..length).unwrap_or_default();
+            let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+            while is_cut || decoder.position() + LONGEST <= length {
+                let instruction = decoder.decode();
+                if left == 0 || instruction.is_invalid() {
+                    return false;
+                }
+                left -= 1;
+                match judge(&instruction) {
+                    Verdict::Alive => return false,
+                    Verdict::Dead => break 'parts,
+                    Verdict::GoOn => {}
+                    Verdict::Branch { target, falls_through } => {
+                        if !starts.iter().take(count).any(|known| *known == target) {
+                            let Some(slot) = starts.get_mut(count) else { return false };
+                            *slot = target;
+                            count += 1;
+                        }
+                        if !falls_through {
+                            break 'parts;
+                        }
                     }
                 }
             }
+            address = decoder.ip();
         }
     }
     true
@@ -103,8 +111,19 @@ fn judge(instruction: &Instruction) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    fn is_dead_from(code: &[u8], address: u64, start: u64) -> bool {
+        let read = |from: u64, into: &mut [u8]| {
+            let offset = from.checked_sub(address).map_or(code.len(), |offset| offset as usize);
+            let there = code.get(offset..).unwrap_or_default();
+            let length = there.len().min(into.len());
+            into[..length].copy_from_slice(&there[..length]);
+            length
+        };
+        super::is_dead_after(&read, start)
+    }
+
     fn is_dead_after(code: &[u8], address: u64) -> bool {
-        super::is_dead_after(code, address, address)
+        is_dead_from(code, address, address)
     }
 
     #[test]
@@ -155,7 +174,27 @@ mod tests {
     #[test]
     fn code_before_the_site_may_be_reached() {
         // ret; (start) jmp -3
-        assert!(super::is_dead_after(&[0xc3, 0xeb, 0xfd], 0x1000, 0x1001));
+        assert!(is_dead_from(&[0xc3, 0xeb, 0xfd], 0x1000, 0x1001));
+    }
+
+    #[test]
+    fn what_lies_far_away_is_looked_at_too() {
+        // jmp +1000; there: neg eax; ret
+        let mut code = vec![0xe9, 0xe8, 0x03, 0, 0];
+        code.resize(5 + 1000, 0xcc);
+        code.extend([0xf7, 0xd8, 0xc3]);
+        assert!(is_dead_after(&code, 0x1000));
+        code.truncate(1005);
+        code.extend([0x48, 0x8b, 0x44, 0x24, 0xf0, 0xc3]);
+        assert!(!is_dead_after(&code, 0x1000));
+    }
+
+    #[test]
+    fn more_than_one_part_is_read() {
+        let mut code = vec![0x90; 70];
+        code.extend([0x48, 0x8d, 0x80, 0, 0, 0, 0].repeat(10));
+        code.push(0xc3);
+        assert!(is_dead_after(&code, 0x1000));
     }
 
     #[test]

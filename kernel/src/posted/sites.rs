@@ -27,8 +27,6 @@ use policy::patch::{self, Attempt};
 
 use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, SharedPlace, page_floor};
 
-/// Code around a site that is looked at.
-const WINDOW: u64 = 1024;
 /// Places that remember how often a site has trapped.
 const REMEMBERED: usize = 64;
 
@@ -196,16 +194,11 @@ impl Sites {
         if self.has_given_up() || crosses || !space.is_private_code(site) {
             return Err(Errno::EACCES);
         }
-        // What lies in the pages around it and is there.
-        let start = page_floor(after).max(after.saturating_sub(WINDOW));
-        let mut code = vec![0; (after + WINDOW - start) as usize];
-        let length = space.read_now(start, &mut code);
-        code.truncate(length);
-        let offset = (site - start.min(site)) as usize;
-        if start > site || code.get(offset..offset + 2) != Some(trampoline.trap.as_slice()) {
+        let mut bytes = [0; 2];
+        if space.read_now(site, &mut bytes) != bytes.len() || bytes != trampoline.trap {
             return Err(Errno::EACCES);
         }
-        if !(trampoline.may_patch)(&code, start, after) {
+        if !(trampoline.may_patch)(&|address, into| space.read_now(address, into), after) {
             return Err(Errno::EACCES);
         }
         let mut patched = self.patched.lock();
