@@ -99,6 +99,9 @@ pub struct TrampolineOffsets {
     pub finish_call: usize,
 }
 
+/// Reads code of a program at an address, and says how many bytes were there.
+pub type ReadCode<'a> = &'a dyn Fn(u64, &mut [u8]) -> usize;
+
 /// The code by which unmodified programs post their calls: two pages, the low one to be mapped at
 /// address 0 and hidden. Where in it a thread is says what was done; offsets are bytes into the page of
 /// the trampoline.
@@ -116,7 +119,7 @@ pub struct PostTrampoline {
     pub patch: [u8; 2],
     /// Whether what runs after a site, which ends at `after`, has no use for those bytes. `read` reads
     /// code of the program and says how many bytes were there.
-    pub may_patch: fn(read: &dyn Fn(u64, &mut [u8]) -> usize, after: u64) -> bool,
+    pub may_patch: fn(read: ReadCode<'_>, after: u64) -> bool,
     /// From here on the call is submitted.
     pub published: u64,
     /// From here on its result is in its register and the entry free.

@@ -6,6 +6,7 @@
 //! return, or at a call or push, which overwrite the place themselves); what cannot be decided is
 //! refused. The instruction boundaries are certain: the first is where a system call has returned to.
 
+use crate::contract::ReadCode;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
 /// Instructions that are looked at before the answer is no.
@@ -20,7 +21,7 @@ const LONGEST: usize = 15;
 
 /// Whether the bytes below the stack pointer are dead at `start`. `read` reads code and says how many
 /// bytes were there.
-pub(crate) fn is_dead_after(read: &dyn Fn(u64, &mut [u8]) -> usize, start: u64) -> bool {
+pub(crate) fn is_dead_after(read: ReadCode<'_>, start: u64) -> bool {
     let mut starts = [0; MOST_BRANCHES];
     let mut count = 1;
     let mut next = 0;
