@@ -9,7 +9,7 @@ use base::task;
 use hal::{Contract, Machine};
 use policy::place::{CoreSet, Layout};
 
-use crate::{console, core_loop, init, options, posted, run_user, servers};
+use crate::{console, core_loop, counters, init, options, posted, run_user, servers};
 
 static LAYOUT: Once<Layout> = Once::new();
 
@@ -34,6 +34,7 @@ pub fn main() -> ! {
     base::logging::start(options.log);
     run_user::set_path(options.path);
     LAYOUT.call_once(|| choose_layout(boot_info.cpu_count, &options));
+    counters::start(layout().application.count());
     servers::start(layout());
     posted::start();
     if !console::start() {

@@ -2,8 +2,9 @@
 //!
 //! Rule of every counter of a core or a thread: one writer at a time, its own core, which loads, adds
 //! and stores; so counting is two plain instructions, and whoever reads sees some recent value. What
-//! several threads of a process count together is added atomically. A trap costs one counter of its
-//! core, one of its thread and one of its process; a posted call costs one of its syspage.
+//! several threads of a process count together is added atomically, unless they all share one core. A
+//! trap costs one counter of its core, one of its thread and one of its process; a posted call costs
+//! one of its syspage.
 //!
 //! `docs/architecture.md` says what each name means; `/proc/ferry/counters`, `/proc/PID/ferry` and
 //! `ferry run --stats` show them.
@@ -13,7 +14,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::future::{Future, poll_fn};
 use core::pin::pin;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::task::Poll;
 
 use abi::console::{CORE_COUNTERS, CoreCounters};
@@ -28,6 +29,15 @@ use crate::process::{Process, Thread};
 
 /// Call numbers per block of a `CallTable`.
 const BLOCK: usize = 64;
+
+/// There is one application core only, so nobody else counts the trapped calls of processes.
+static ONE_WRITER: AtomicBool = AtomicBool::new(false);
+
+/// Says how many cores run applications: they count the trapped calls of processes. Called once, at
+/// boot.
+pub fn start(application_cores: usize) {
+    ONE_WRITER.store(application_cores == 1, Ordering::Relaxed);
+}
 
 /// A counter with one writer at a time.
 #[derive(Default)]
@@ -166,10 +176,27 @@ impl<const COLUMNS: usize> CallTable<COLUMNS> {
     }
 
     #[inline]
-    fn add(&self, number: usize, column: usize, count: u64) {
-        let Some(once) = self.blocks.get(number / BLOCK) else { return };
+    fn cell(&self, number: usize, column: usize) -> Option<&AtomicU64> {
+        let once = self.blocks.get(number / BLOCK)?;
         let block = once.get().unwrap_or_else(|| once.call_once(new_block));
-        block[number % BLOCK][column].fetch_add(count, Ordering::Relaxed);
+        block[number % BLOCK].get(column)
+    }
+
+    fn add(&self, number: usize, column: usize, count: u64) {
+        if let Some(cell) = self.cell(number, column) {
+            cell.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts one more on an application core.
+    #[inline]
+    fn count_one(&self, number: usize, column: usize) {
+        let Some(cell) = self.cell(number, column) else { return };
+        if ONE_WRITER.load(Ordering::Relaxed) {
+            cell.store(cell.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        } else {
+            cell.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn get(&self, number: usize) -> [u64; COLUMNS] {
@@ -269,14 +296,14 @@ fn of_call(counters: &ProcessCounters, number: usize, posted_here: u64) -> CallC
 #[inline]
 pub fn note_local(thread: &Thread, number: usize) {
     here().local.add(1);
-    thread.process.counters.trapped.add(number, LOCAL, 1);
+    thread.process.counters.trapped.count_one(number, LOCAL);
 }
 
 /// A call of this core's thread is sent to another core.
 #[inline]
 pub fn note_remote(thread: &Thread, number: usize) {
     here().remote.add(1);
-    thread.process.counters.trapped.add(number, REMOTE, 1);
+    thread.process.counters.trapped.count_one(number, REMOTE);
 }
 
 /// Waits for a trapped call, and notes it when that takes more than one look.
@@ -293,7 +320,7 @@ pub async fn watch<F: Future>(
         if poll.is_pending() && !is_noted {
             is_noted = true;
             let column = if is_remote { REMOTE_WAITS } else { LOCAL_WAITS };
-            thread.process.counters.trapped.add(number, column, 1);
+            thread.process.counters.trapped.count_one(number, column);
         }
         match poll {
             Poll::Ready(output) => Poll::Ready(output),

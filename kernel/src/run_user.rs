@@ -258,7 +258,7 @@ fn stay_in_user_mode(
         {
             trampoline::arrive(thread, context, space, sites);
         }
-        if trap != Trap::SystemCall || task::has_ready() {
+        if trap != Trap::SystemCall {
             return Stop::Trap(trap);
         }
         let number = context.call_number();
