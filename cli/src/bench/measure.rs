@@ -9,17 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use super::outcome::Samples;
-use super::peer::Peer;
+use super::outcome::{DEFAULTS, Samples};
+use super::peer::{Mitigations, Peer};
 use super::progress::Progress;
 use super::suite::{Place, Run, Suite, What};
 use super::{boot, guest};
 use crate::run::source_root;
-
-/// A run on Ferry or on the host never takes longer than this.
-const DEADLINE: Duration = Duration::from_secs(90);
 
 /// Which of a suite's runs are wanted.
 #[derive(Clone, Copy)]
@@ -30,6 +27,10 @@ pub struct Wanted {
     pub with_peer: bool,
     /// Only what needs no virtual machine.
     pub is_native: bool,
+    /// The peer once with Debian's defaults too, in the first repeat.
+    pub with_defaults: bool,
+    /// Virtual CPUs, for runs that do not say so themselves.
+    pub cpus: Option<u32>,
 }
 
 impl Wanted {
@@ -37,7 +38,7 @@ impl Wanted {
         match run.place {
             Place::Host => true,
             Place::Ferry(_) => !self.is_native,
-            Place::Peer => !self.is_native && self.with_peer,
+            Place::Peer(_) => !self.is_native && self.with_peer,
         }
     }
 }
@@ -69,19 +70,17 @@ pub fn measure(
 ) -> Result<Measured> {
     let tools = Tools::prepare(suite, wanted)?;
     let mut measured = Measured::default();
-    let count = |is_first: bool| {
-        let runs = suite.runs.iter().filter(|run| wanted.has(run) && (is_first || !run.is_once));
-        runs.count()
-    };
-    let total = count(true) + count(false) * (wanted.repeats as usize - 1);
+    let total = runs_of(suite, wanted, true).count()
+        + runs_of(suite, wanted, false).count() * (wanted.repeats as usize - 1);
     let mut progress = Progress::new(suite.name, total);
     for repeat in 1..=wanted.repeats {
-        for run in suite.runs.iter().filter(|run| wanted.has(run)) {
-            if run.is_once && repeat > 1 {
-                continue;
-            }
-            progress.show(run.side, repeat, wanted.repeats);
-            let result = tools.run(suite, run);
+        for (run, mitigations) in runs_of(suite, wanted, repeat == 1) {
+            let side = match mitigations {
+                Mitigations::Off => run.side.to_owned(),
+                Mitigations::Defaults => format!("{}{DEFAULTS}", run.side),
+            };
+            progress.show(&side, repeat, wanted.repeats);
+            let result = tools.run(suite, run, mitigations);
             if interrupted.load(Ordering::Relaxed) {
                 progress.clear();
                 measured.failures.push(format!("{}: interrupted in repeat {repeat}", suite.name));
@@ -92,12 +91,12 @@ pub fn measure(
             match result {
                 Ok(figures) => {
                     for (name, value) in figures {
-                        let name = format!("{} {name}", run.side);
+                        let name = format!("{side} {name}");
                         measured.samples.entry(name).or_default().push(value);
                     }
                 }
                 Err(error) => {
-                    let what = format!("{}, {}, repeat {repeat}", suite.name, run.side);
+                    let what = format!("{}, {side}, repeat {repeat}", suite.name);
                     measured.failures.push(format!("{what}: {error:#}"));
                 }
             }
@@ -108,8 +107,23 @@ pub fn measure(
     Ok(measured)
 }
 
+/// What a repeat runs, in this order.
+fn runs_of(
+    suite: &Suite,
+    wanted: Wanted,
+    is_first: bool,
+) -> impl Iterator<Item = (&Run, Mitigations)> {
+    let runs = suite.runs.iter().filter(move |run| wanted.has(run) && (is_first || !run.is_once));
+    runs.flat_map(move |run| {
+        let again = is_first && wanted.with_defaults && matches!(run.place, Place::Peer(_));
+        let again = again.then_some((run, Mitigations::Defaults));
+        [Some((run, Mitigations::Off)), again].into_iter().flatten()
+    })
+}
+
 /// What the runs of a suite need.
 struct Tools {
+    cpus: u32,
     program: PathBuf,
     peer: Option<(Peer, guest::Images)>,
     examples: Vec<(&'static str, PathBuf)>,
@@ -122,7 +136,7 @@ impl Tools {
             .with_context(|| format!("cannot create {}", work.display()))?;
         let program = guest::compile(suite, &work)?;
         let runs = || suite.runs.iter().filter(|run| wanted.has(run));
-        let peer = if runs().any(|run| run.place == Place::Peer) {
+        let peer = if runs().any(|run| matches!(run.place, Place::Peer(_))) {
             let images = guest::Images::pack(&work, &program)?;
             Some((Peer::fetch(&work.join("peer"), &program)?, images))
         } else {
@@ -134,49 +148,65 @@ impl Tools {
                 examples.push((name, guest::build_example(name)?));
             }
         }
-        Ok(Tools { program, peer, examples })
+        Ok(Tools { cpus: wanted.cpus.unwrap_or(suite.cpus), program, peer, examples })
     }
 
-    fn run(&self, suite: &Suite, run: &Run) -> Result<Vec<(String, f64)>> {
+    fn run(
+        &self,
+        suite: &Suite,
+        run: &Run,
+        mitigations: Mitigations,
+    ) -> Result<Vec<(String, f64)>> {
+        let cpus = run.cpus.unwrap_or(self.cpus);
+        let deadline = Duration::from_secs(suite.deadline_s);
         match (run.place, run.what) {
             (Place::Ferry(path), What::WallOfTrue) => {
-                let mut command = ferry(suite, path)?;
-                let finished = boot::run(command.arg("true"), "ferry run -- true", DEADLINE)?;
+                let mut command = ferry(path, cpus)?;
+                let finished = boot::run(command.arg("true"), "ferry run -- true", deadline)?;
                 Ok(wall(&finished))
             }
             (Place::Ferry(path), What::Program(arguments)) => {
-                let mut command = ferry(suite, path)?;
+                let mut command = ferry(path, cpus)?;
                 command.arg(&self.program).args(arguments);
                 let what = format!("ferry run --path {path}");
-                guest::figures(&boot::run(&mut command, &what, DEADLINE)?.output)
+                guest::figures(&boot::run(&mut command, &what, deadline)?.output)
             }
-            (Place::Peer, what) => {
+            (Place::Peer(words), what) => {
                 let (peer, images) = self.peer.as_ref().context("the peer was not prepared")?;
-                if what == What::WallOfTrue {
-                    return Ok(wall(&peer.boot(&images.wall, "rdinit=/run-true", suite.cpus)?));
+                let boot = |initramfs: &Path, words: &str| {
+                    peer.boot(initramfs, mitigations, words, cpus, deadline)
+                };
+                match what {
+                    What::WallOfTrue => {
+                        Ok(wall(&boot(&images.wall, &format!("{words} rdinit=/run-true"))?))
+                    }
+                    What::Program(arguments) => {
+                        let words = format!("{words} -- {}", arguments.join(" "));
+                        guest::figures(&boot(&images.program, &words)?.output)
+                    }
+                    What::Example(..) => bail!("an example of a crate runs on the host only"),
                 }
-                guest::figures(&peer.boot(&images.program, "", suite.cpus)?.output)
             }
             (_, What::Example(name, arguments)) => {
                 let program = self.examples.iter().find(|(known, _)| *known == name);
                 let (_, program) = program.context("the example was not built")?;
-                host(program, arguments)
+                host(program, arguments, deadline)
             }
-            (Place::Host, What::Program(arguments)) => host(&self.program, arguments),
+            (Place::Host, What::Program(arguments)) => host(&self.program, arguments, deadline),
             (Place::Host, What::WallOfTrue) => Ok(Vec::new()),
         }
     }
 }
 
-fn ferry(suite: &Suite, path: &str) -> Result<Command> {
+fn ferry(path: &str, cpus: u32) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["run", "--path", path, "--cpus", &suite.cpus.to_string(), "--"]);
+    command.args(["run", "--path", path, "--cpus", &cpus.to_string(), "--"]);
     Ok(command)
 }
 
-fn host(program: &Path, arguments: &[&str]) -> Result<Vec<(String, f64)>> {
+fn host(program: &Path, arguments: &[&str], deadline: Duration) -> Result<Vec<(String, f64)>> {
     let what = program.display().to_string();
-    guest::figures(&boot::run(Command::new(program).args(arguments), &what, DEADLINE)?.output)
+    guest::figures(&boot::run(Command::new(program).args(arguments), &what, deadline)?.output)
 }
 
 fn wall(finished: &boot::Finished) -> Vec<(String, f64)> {

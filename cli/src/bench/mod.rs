@@ -51,6 +51,9 @@ pub struct Arguments {
     /// Measure everything 3 times only.
     #[arg(long, conflicts_with = "repeat")]
     quick: bool,
+    /// Virtual CPUs on both sides, for cases that do not prescribe them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
+    cpus: Option<u32>,
     /// Only the cases that need no virtual machine.
     #[arg(long)]
     native: bool,
@@ -117,6 +120,8 @@ fn measure_all(options: &Arguments) -> Result<u8> {
         repeats: if options.quick { QUICK } else { options.repeat },
         with_peer: options.peer == PeerChoice::Linux,
         is_native: options.native,
+        with_defaults: !options.quick,
+        cpus: options.cpus,
     };
     let mut record = Record::begin(wanted.repeats);
     if let Some(warning) = record.circumstances.warning() {

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::statistics::{self, Interval};
 use super::suite::{Case, Suite};
 
+/// Follows the name of a side in figures of the peer as Debian boots it by default.
+pub const DEFAULTS: &str = "@defaults";
+
 /// Figures by name, one per repeat that yielded one.
 pub type Samples = BTreeMap<String, Vec<f64>>;
 
@@ -31,13 +34,23 @@ pub struct Outcome {
     pub ratio_high: Option<f64>,
     /// Measurements that both sides have at least; Ferry's where there is no other side.
     pub repeats: usize,
-    /// What Ferry wants.
-    pub target: f64,
+    /// Name of the side that Ferry is compared with; empty where there is none.
+    pub beside: String,
+    /// Median of the peer as Debian boots it by default, with its mitigations.
+    pub peer_defaults: Option<f64>,
+    /// The plot that it is a point of.
+    pub plot: Option<String>,
+    /// What is varied in that plot.
+    pub x_label: Option<String>,
+    /// Its value.
+    pub x: Option<f64>,
+    /// What Ferry wants; nothing where the figures are for information.
+    pub target: Option<f64>,
     /// What has to be how large: `ratio <=`, `value >=` and so on.
     pub target_of: String,
     /// Whether Ferry reaches it; `None` when it was not measured.
     pub met: Option<bool>,
-    /// Medians of the figures beside.
+    /// Medians of the figures beside; those of the peer are named `peer ...`.
     pub counters: BTreeMap<String, f64>,
     /// What a paper reports for the like.
     pub paper: Option<String>,
@@ -48,19 +61,56 @@ pub struct Outcome {
 /// The outcomes of a suite; with `is_native`, of the cases that the host alone yields.
 pub fn outcomes(suite: &Suite, samples: &Samples, is_native: bool) -> Vec<Outcome> {
     let cases = suite.cases.iter().filter(|case| !is_native || case.ferry.starts_with("host "));
-    cases.map(|case| outcome(suite.name, case, samples)).collect()
+    let mut outcomes: Vec<Outcome> =
+        cases.map(|case| outcome(suite.name, case, case.ferry, case.peer, samples)).collect();
+    for curve in suite.curves.iter().filter(|_| !is_native) {
+        for value in curve.values {
+            let name = |figure: &str| figure.replace("{}", &value.to_string());
+            let (ferry, peer) = (name(curve.case.ferry), name(curve.case.peer));
+            let mut point = outcome(suite.name, &curve.case, &ferry, &peer, samples);
+            point.case = format!("{}, {value}", curve.case.name);
+            point.plot = Some(curve.plot.to_owned());
+            point.x_label = Some(curve.x.to_owned());
+            point.x = Some(f64::from(*value));
+            outcomes.push(point);
+        }
+    }
+    outcomes
 }
 
-fn outcome(suite: &str, case: &Case, samples: &Samples) -> Outcome {
+/// The side of a figure's name.
+pub fn side(figure: &str) -> &str {
+    figure.split(' ').next().unwrap_or(figure)
+}
+
+/// The counters of a figure: `SIDE FIGURE.WHAT`.
+fn counters<'a>(
+    figure: &'a str,
+    prefix: &'a str,
+    samples: &'a Samples,
+) -> impl Iterator<Item = (String, f64)> + 'a {
+    samples.iter().filter_map(move |(name, values)| {
+        let what = name.strip_prefix(figure)?.strip_prefix('.')?;
+        Some((format!("{prefix}{what}"), statistics::median(values)?))
+    })
+}
+
+fn outcome(suite: &str, case: &Case, ferry: &str, peer: &str, samples: &Samples) -> Outcome {
     let figures = |name: &str| -> Vec<f64> {
         let figures = samples.get(name).into_iter().flatten();
         figures.map(|figure| if case.is_rate { 1e3 / figure } else { *figure }).collect()
     };
-    let (ferry, peer) = (figures(case.ferry), figures(case.peer));
+    let peer_defaults = match peer.split_once(' ') {
+        Some((side, figure)) => figures(&format!("{side}{DEFAULTS} {figure}")),
+        None => Vec::new(),
+    };
+    let beside = side(peer).to_owned();
+    let counted = counters(ferry, "", samples).chain(counters(peer, "peer ", samples));
+    let (ferry, peer) = (figures(ferry), figures(peer));
     let interval = statistics::ratio_interval(&ferry, &peer);
     let value = statistics::median(&ferry);
     let ratio = interval.map(|Interval { middle, .. }| middle);
-    let counters = case.counters.iter().filter_map(|name| {
+    let named = case.counters.iter().filter_map(|name| {
         let value = statistics::median(samples.get(*name)?)?;
         Some((name.split(' ').next_back()?.to_owned(), value))
     });
@@ -74,10 +124,15 @@ fn outcome(suite: &str, case: &Case, samples: &Samples) -> Outcome {
         ratio_low: interval.map(|Interval { low, .. }| low),
         ratio_high: interval.map(|Interval { high, .. }| high),
         repeats: if case.peer.is_empty() { ferry.len() } else { ferry.len().min(peer.len()) },
+        beside,
+        peer_defaults: statistics::median(&peer_defaults),
+        plot: None,
+        x_label: None,
+        x: None,
         target: case.target.bound(),
         target_of: case.target.relation().to_owned(),
         met: case.target.is_met(value, ratio),
-        counters: counters.collect(),
+        counters: named.chain(counted).collect(),
         paper: case.paper.map(str::to_owned),
         samples: ferry,
     }
@@ -116,7 +171,7 @@ pub fn rows(outcomes: &[Outcome]) -> Vec<[String; 8]> {
             figure(row.peer),
             figure(row.ratio),
             interval,
-            format!("{} {}", row.target_of, row.target),
+            row.target.map_or(String::new(), |target| format!("{} {target}", row.target_of)),
             yes_or_no(row.met).to_owned(),
         ]
     };
@@ -158,16 +213,20 @@ pub fn print_columns<const COUNT: usize>(heads: &[&str; COUNT], rows: &[[String;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::suite::{Target, case};
+    use crate::bench::suite::{Curve, Target, case};
 
     fn samples(figures: &[(&str, &[f64])]) -> Samples {
         figures.iter().map(|(name, values)| ((*name).to_owned(), values.to_vec())).collect()
     }
 
+    fn measured(case: Case, samples: &Samples) -> Outcome {
+        outcome("s", &case, case.ferry, case.peer, samples)
+    }
+
     #[test]
     fn a_ratio_is_that_of_the_medians() {
         let samples = samples(&[("a x", &[1.0, 2.0, 9.0]), ("b x", &[4.0, 4.0])]);
-        let outcome = outcome("s", &case("c", "ns", "a x", "b x", 0.5), &samples);
+        let outcome = measured(case("c", "ns", "a x", "b x", 0.5), &samples);
         assert_eq!((outcome.ferry, outcome.peer), (Some(2.0), Some(4.0)));
         assert_eq!((outcome.ratio, outcome.met, outcome.repeats), (Some(0.5), Some(true), 2));
     }
@@ -176,7 +235,7 @@ mod tests {
     fn rates_are_per_microsecond_and_larger_is_better() {
         let samples = samples(&[("a x", &[5.0]), ("b x", &[50.0])]);
         let case = case("c", "ns", "a x", "b x", 0.0).rate(8.0);
-        let outcome = outcome("s", &case, &samples);
+        let outcome = measured(case, &samples);
         assert_eq!((outcome.ferry, outcome.peer), (Some(200.0), Some(20.0)));
         assert_eq!((outcome.ratio, outcome.met), (Some(10.0), Some(true)));
     }
@@ -185,15 +244,46 @@ mod tests {
     fn a_case_without_a_peer_is_judged_by_its_value() {
         let samples = samples(&[("a x", &[3.0]), ("a y", &[7.0])]);
         let case = case("c", "", "a x", "", 0.0).wants(Target::ValueAtMost(1.0)).beside(&["a y"]);
-        let outcome = outcome("s", &case, &samples);
+        let outcome = measured(case, &samples);
         assert_eq!((outcome.ratio, outcome.met, outcome.repeats), (None, Some(false), 1));
         assert_eq!(outcome.counters.get("y"), Some(&7.0));
     }
 
     #[test]
     fn what_was_not_measured_is_neither_met_nor_missed() {
-        let outcome = outcome("s", &case("c", "ns", "a x", "b x", 0.5), &Samples::new());
+        let outcome = measured(case("c", "ns", "a x", "b x", 0.5), &Samples::new());
         assert_eq!((outcome.ferry, outcome.ratio, outcome.met), (None, None, None));
+    }
+
+    #[test]
+    fn figures_with_a_dot_are_counters_of_their_figure() {
+        let samples = samples(&[
+            ("a x", &[1.0]),
+            ("a x.traps", &[7.0, 9.0]),
+            ("b x.traps", &[3.0]),
+            ("a xy.traps", &[1.0]),
+            ("b@defaults x", &[5.0]),
+        ]);
+        let outcome = measured(case("c", "ns", "a x", "b x", 0.5), &samples);
+        let counters: Vec<_> = outcome.counters.into_iter().collect();
+        assert_eq!(counters, [("peer traps".to_owned(), 3.0), ("traps".to_owned(), 8.0)]);
+        assert_eq!((outcome.beside.as_str(), outcome.peer_defaults), ("b", Some(5.0)));
+    }
+
+    #[test]
+    fn a_curve_is_a_case_for_each_value() {
+        static CURVE: Curve = Curve {
+            plot: "p",
+            x: "batch",
+            values: &[1, 64],
+            case: case("c", "ns", "a x_{}", "b x", 1.0).informs(),
+        };
+        let suite = Suite { name: "s", curves: std::slice::from_ref(&CURVE), ..Suite::EMPTY };
+        let samples = samples(&[("a x_1", &[4.0]), ("a x_64", &[2.0]), ("b x", &[8.0])]);
+        let points = outcomes(&suite, &samples, false);
+        let ratios: Vec<_> = points.iter().map(|point| (point.x, point.ratio)).collect();
+        assert_eq!(ratios, [(Some(1.0), Some(0.5)), (Some(64.0), Some(0.25))]);
+        assert_eq!((points[1].case.as_str(), points[1].met), ("c, 64", None));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::outcome::Outcome;
 use crate::run::source_root;
 
 /// Version of the record; another one cannot be compared with.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 const FILE: &str = "results.json";
 
 /// What a command measured.
@@ -197,7 +197,8 @@ mod tests {
     #[test]
     fn what_is_no_record_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        for text in ["[1, 2]", "{\"format\": 1}", "no JSON"] {
+        let empty = format!("{{\"format\": {FORMAT}}}");
+        for text in ["[1, 2]", &empty, "no JSON"] {
             std::fs::write(directory.path().join(FILE), text).unwrap();
             let message = format!("{:#}", Record::read(directory.path()).unwrap_err());
             assert!(message.contains("holds no results"), "{message}");

@@ -12,12 +12,31 @@ pub struct Suite {
     pub sources: &'static [&'static str],
     /// Folders with its headers, likewise.
     pub headers: &'static [&'static str],
-    /// Virtual CPUs on both sides.
+    /// Virtual CPUs on both sides, unless the user or a run says otherwise.
     pub cpus: u32,
+    /// A run never takes longer than so many seconds.
+    pub deadline_s: u64,
     /// What one repeat runs, in this order.
     pub runs: &'static [Run],
     /// What is reported.
     pub cases: &'static [Case],
+    /// What is reported as a function of something, after the cases.
+    pub curves: &'static [Curve],
+}
+
+impl Suite {
+    /// A suite without anything; what is missing is said with `..Suite::EMPTY`.
+    pub const EMPTY: Suite = Suite {
+        name: "",
+        about: "",
+        sources: &[],
+        headers: &["bench/guest"],
+        cpus: 2,
+        deadline_s: 90,
+        runs: &[],
+        cases: &[],
+        curves: &[],
+    };
 }
 
 /// One boot, or one run on the host.
@@ -28,6 +47,8 @@ pub struct Run {
     pub place: Place,
     /// What.
     pub what: What,
+    /// Virtual CPUs, where that is what the run is about.
+    pub cpus: Option<u32>,
     /// In the first repeat only: it takes long, or cannot differ.
     pub is_once: bool,
 }
@@ -37,8 +58,8 @@ pub struct Run {
 pub enum Place {
     /// Ferry in QEMU, on this call path.
     Ferry(&'static str),
-    /// The peer in QEMU.
-    Peer,
+    /// The peer in QEMU, with these words on its kernel's command line.
+    Peer(&'static str),
     /// The host itself.
     Host,
 }
@@ -46,7 +67,7 @@ pub enum Place {
 /// What runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// The guest program with these arguments; on the peer it is process 1 and has none.
+    /// The guest program with these arguments; on the peer it is process 1.
     Program(&'static [&'static str]),
     /// `true`, from the start of QEMU to its end: one figure, `wall`, in milliseconds.
     WallOfTrue,
@@ -55,6 +76,9 @@ pub enum What {
 }
 
 /// What is reported, and from which figures.
+///
+/// Figures named `SIDE FIGURE.WHAT` are counters of the case by themselves.
+#[derive(Clone, Copy)]
 pub struct Case {
     /// Its name.
     pub name: &'static str,
@@ -74,6 +98,19 @@ pub struct Case {
     pub paper: Option<&'static str>,
 }
 
+/// One case for each of some values of something, drawn as a plot. `{}` in the names of the figures
+/// stands for the value.
+pub struct Curve {
+    /// Title of the plot; curves with the same one are drawn into it together.
+    pub plot: &'static str,
+    /// What is varied, with its unit if it has one.
+    pub x: &'static str,
+    /// The values.
+    pub values: &'static [u32],
+    /// What each value gives; its name is followed by the value.
+    pub case: Case,
+}
+
 /// What Ferry wants of a case.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Target {
@@ -85,16 +122,19 @@ pub enum Target {
     ValueAtMost(f64),
     /// Ferry's figure itself.
     ValueAtLeast(f64),
+    /// Nothing: the figures are for information.
+    Nothing,
 }
 
 impl Target {
-    /// The bound.
-    pub fn bound(self) -> f64 {
+    /// The bound, where there is one.
+    pub fn bound(self) -> Option<f64> {
         match self {
             Target::RatioAtMost(bound)
             | Target::RatioAtLeast(bound)
             | Target::ValueAtMost(bound)
-            | Target::ValueAtLeast(bound) => bound,
+            | Target::ValueAtLeast(bound) => Some(bound),
+            Target::Nothing => None,
         }
     }
 
@@ -105,6 +145,7 @@ impl Target {
             Target::RatioAtLeast(_) => "ratio >=",
             Target::ValueAtMost(_) => "value <=",
             Target::ValueAtLeast(_) => "value >=",
+            Target::Nothing => "",
         }
     }
 
@@ -115,13 +156,28 @@ impl Target {
             Target::RatioAtLeast(bound) => ratio.map(|ratio| ratio >= bound),
             Target::ValueAtMost(bound) => value.map(|value| value <= bound),
             Target::ValueAtLeast(bound) => value.map(|value| value >= bound),
+            Target::Nothing => None,
         }
     }
 }
 
 /// A run of the guest program.
 pub const fn program(side: &'static str, place: Place, arguments: &'static [&'static str]) -> Run {
-    Run { side, place, what: What::Program(arguments), is_once: false }
+    Run { side, place, what: What::Program(arguments), cpus: None, is_once: false }
+}
+
+impl Run {
+    /// With so many virtual CPUs, whatever the suite has.
+    pub const fn cpus(mut self, cpus: u32) -> Run {
+        self.cpus = Some(cpus);
+        self
+    }
+
+    /// In the first repeat only.
+    pub const fn once(mut self) -> Run {
+        self.is_once = true;
+        self
+    }
 }
 
 /// A case that wants a ratio of at most so much.
@@ -142,6 +198,12 @@ impl Case {
         self.is_rate = true;
         self.unit = "M/s";
         self.target = Target::RatioAtLeast(least);
+        self
+    }
+
+    /// Without a target.
+    pub const fn informs(mut self) -> Case {
+        self.target = Target::Nothing;
         self
     }
 

@@ -16,17 +16,15 @@ pub fn find(name: &str) -> Option<&'static Suite> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::outcome::side;
     use crate::bench::suite::Case;
-
-    fn side(figure: &str) -> &str {
-        figure.split(' ').next().unwrap_or(figure)
-    }
 
     #[test]
     fn every_figure_of_a_case_comes_from_a_run() {
         for suite in SUITES {
             let known = |figure: &str| suite.runs.iter().any(|run| run.side == side(figure));
-            for Case { name, ferry, peer, counters, .. } in suite.cases {
+            let curves = suite.curves.iter().map(|curve| &curve.case);
+            for Case { name, ferry, peer, counters, .. } in suite.cases.iter().chain(curves) {
                 assert!(known(ferry), "{}: {name}: {ferry}", suite.name);
                 assert!(peer.is_empty() || known(peer), "{}: {name}: {peer}", suite.name);
                 assert!(counters.iter().all(|counter| known(counter)), "{}: {name}", suite.name);

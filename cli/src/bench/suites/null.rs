@@ -3,7 +3,7 @@
 use crate::bench::suite::{Place, Run, Suite, What, case, program};
 
 const fn wall(side: &'static str, place: Place) -> Run {
-    Run { side, place, what: What::WallOfTrue, is_once: false }
+    Run { side, place, what: What::WallOfTrue, cpus: None, is_once: false }
 }
 
 /// See the top of the file.
@@ -11,14 +11,12 @@ pub static SUITE: Suite = Suite {
     name: "null",
     about: "the shortest things: null call, read of a byte, fork, exec, page fault, boot",
     sources: &["bench/guest/null.c"],
-    headers: &[],
-    cpus: 2,
     runs: &[
         program("local", Place::Ferry("local"), &[]),
         program("remote", Place::Ferry("remote"), &[]),
         wall("remote", Place::Ferry("remote")),
-        program("linux", Place::Peer, &[]),
-        wall("linux", Place::Peer),
+        program("linux", Place::Peer(""), &[]),
+        wall("linux", Place::Peer("")),
     ],
     cases: &[
         case("getppid, local", "ns", "local getppid", "linux getppid", 0.60),
@@ -36,4 +34,5 @@ pub static SUITE: Suite = Suite {
         case("first user code", "ns", "remote first_user", "linux first_user", 0.10),
         case("wall time of true", "ms", "remote wall", "linux wall", 0.4),
     ],
+    ..Suite::EMPTY
 };

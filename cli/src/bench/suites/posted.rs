@@ -23,22 +23,17 @@ pub static SUITE: Suite = Suite {
     about: "posted calls: alone, in batches, two processes; beside traps and io_uring; natively",
     sources: &["bench/guest/posted.c", "user/c/src/ferry.c"],
     headers: &["bench/guest", "user/c"],
-    cpus: 2,
     runs: &[
         program("posted", Place::Ferry("remote"), &["post"]),
-        program("linux", Place::Peer, &[]),
+        program("linux", Place::Peer(""), &[]),
         program("patched", Place::Ferry("posted"), &["trap"]),
         program("local", Place::Ferry("local"), &["trap"]),
-        Run {
-            side: "quiet",
-            place: Place::Ferry("remote"),
-            what: What::Program(&["quiet"]),
-            is_once: true,
-        },
+        program("quiet", Place::Ferry("remote"), &["quiet"]).once(),
         Run {
             side: "host",
             place: Place::Host,
             what: What::Example("posted", ROUNDS),
+            cpus: None,
             is_once: false,
         },
     ],
@@ -131,4 +126,5 @@ pub static SUITE: Suite = Suite {
         )
         .rate(5.0),
     ],
+    ..Suite::EMPTY
 };
