@@ -6,7 +6,7 @@
 //!
 //! Host to kernel: `Start` once, then `Stdin`, `StdinEnd`, `OutputCredit`, `OutputClosed`,
 //! `WindowSize`, `Terminate`. Kernel to host: `Stdout`, `Stderr`, `Terminal`, `StdinCredit`,
-//! `Counters`, and last `Exit`. A receiver ignores kinds that it does not know.
+//! `Stages`, `Counters`, and last `Exit`. A receiver ignores kinds that it does not know.
 //!
 //! Flow control, both ways, so that no stream blocks another:
 //! - the host sends at most as many `Stdin` bytes as the kernel has granted by `StdinCredit`;
@@ -75,6 +75,9 @@ pub enum FrameKind {
     /// Kernel to host: what a core did during the run. Payload: `CoreCounters`. One frame per core,
     /// just before `Exit`.
     Counters = 22,
+    /// Kernel to host: where the time of one kind of call went. Payload: `StageTotals`. One frame per
+    /// kind of call, before `Counters`, if the kernel was asked to time the stages.
+    Stages = 23,
 }
 
 impl FrameKind {
@@ -94,6 +97,7 @@ impl FrameKind {
             20 => FrameKind::Exit,
             21 => FrameKind::Terminal,
             22 => FrameKind::Counters,
+            23 => FrameKind::Stages,
             _ => return None,
         })
     }
@@ -189,6 +193,42 @@ pub struct CoreCounters {
     pub values: [u64; CORE_COUNTERS.len()],
 }
 
+/// How a call was carried, in `StageTotals`.
+pub mod call_way {
+    /// Carried out on the caller's core.
+    pub const LOCAL: usize = 0;
+    /// Trapped and sent to another core.
+    pub const REMOTE: usize = 1;
+    /// Posted.
+    pub const POSTED: usize = 2;
+    /// How many there are.
+    pub const COUNT: usize = 3;
+    /// Their names.
+    pub const NAMES: [&str; COUNT] = ["local", "remote", "posted"];
+}
+
+/// Where the time of one kind of call went since boot, in nanoseconds, all calls together. A stage that
+/// cannot be told is 0: the kernel does not see a posted call come and go, nor what lies before the
+/// trap and behind the return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct StageTotals {
+    /// Number of the call.
+    pub number: u32,
+    /// One of `call_way`.
+    pub way: u32,
+    /// How many calls.
+    pub calls: u64,
+    /// From the trap to the request's being sent.
+    pub enter_ns: u64,
+    /// Until another core took it.
+    pub fly_in_ns: u64,
+    /// Until it was carried out, waits included.
+    pub handle_ns: u64,
+    /// Until the caller's core saw the answer.
+    pub fly_out_ns: u64,
+}
+
 /// The program called exit; `value` is its status (0 to 255).
 pub const EXIT_STATUS: u32 = 0;
 /// The program was killed; `value` is the signal.
@@ -216,5 +256,6 @@ mod tests {
         assert_eq!(size_of::<StartHeader>(), 24);
         assert_eq!(size_of::<ExitReport>(), 8);
         assert_eq!(size_of::<CoreCounters>(), 88);
+        assert_eq!(size_of::<StageTotals>(), 48);
     }
 }

@@ -9,7 +9,7 @@ use base::task;
 use hal::{Contract, Machine};
 use policy::place::{CoreSet, Layout};
 
-use crate::{console, core_loop, counters, init, options, posted, run_user, servers};
+use crate::{console, core_loop, counters, init, options, posted, run_user, servers, stages};
 
 static LAYOUT: Once<Layout> = Once::new();
 
@@ -35,6 +35,7 @@ pub fn main() -> ! {
     run_user::set_path(options.path);
     LAYOUT.call_once(|| choose_layout(boot_info.cpu_count, &options));
     counters::start(layout().application.count());
+    stages::start(options.stages);
     servers::start(layout());
     posted::start();
     if !console::start() {

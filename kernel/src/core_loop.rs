@@ -10,6 +10,7 @@ use core::future::Future;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
+use abi::console::call_way;
 use base::cpu::{CpuId, PerCpu};
 use base::posted::{PostedCall, Served};
 use base::task::{self, TaskPool};
@@ -21,7 +22,7 @@ use crate::call::{Call, Caller};
 use crate::posted::{Scanner, Syspage};
 use crate::request::Request;
 use crate::servers::{self, Server};
-use crate::{boot, console, counters, dispatch, posted};
+use crate::{boot, console, counters, dispatch, posted, stages};
 
 /// Requests that one server may take before the core looks at everything else again.
 const BATCH: usize = 16;
@@ -64,8 +65,15 @@ pub fn serve_interrupts() {
 }
 
 async fn carry_out(request: Request) {
+    let taken = stages::stamp();
     let result = dispatch::dispatch(&request.call).await;
+    let handled = stages::stamp();
     request.call.thread.answer(result);
+    let way = match request.call.thread {
+        Caller::Trapped(_) => call_way::REMOTE,
+        Caller::Posted(..) => call_way::POSTED,
+    };
+    stages::served(request.call.number, way, taken, handled);
 }
 
 /// The servers of one core, and the handlers of theirs that wait.
@@ -74,6 +82,8 @@ struct Carrier<F: Future<Output = ()> + Send + 'static> {
     servers: Vec<&'static Server>,
     pool: TaskPool<F>,
     make: fn(Request) -> F,
+    /// Number and stamps of the posted call that was carried out last and is not written down yet.
+    timed: Option<(usize, u64, u64)>,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
@@ -83,12 +93,22 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
             servers: servers::all().iter().filter(|server| server.core() == core).collect(),
             pool: TaskPool::new(POOL_CAPACITY),
             make,
+            timed: None,
+        }
+    }
+
+    /// Writes down the stages of the last posted call, now that its result is published.
+    #[inline]
+    fn write_down(&mut self) {
+        if let Some((number, taken, handled)) = self.timed.take() {
+            stages::served(number, call_way::POSTED, taken, handled);
         }
     }
 
     /// Takes requests and carries them out; false when there were none.
     #[inline]
     fn serve(&mut self) -> bool {
+        self.write_down();
         let mut waiting = servers::take_waiting();
         let worked = waiting != 0;
         while waiting != 0 {
@@ -108,8 +128,13 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
             }
             let Some(request) = server.take() else { return };
             let Call { thread, number, arguments } = &request.call;
+            let taken = stages::stamp();
             match servers::answer_at_once(*number, arguments, thread, None) {
-                Some(value) => thread.answer(Ok(value)),
+                Some(value) => {
+                    let handled = stages::stamp();
+                    thread.answer(Ok(value));
+                    stages::served(*number, call_way::REMOTE, taken, handled);
+                }
                 // There is room, and this core made the pool.
                 None => drop(self.pool.submit(|| (self.make)(request))),
             }
@@ -122,8 +147,15 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
     fn serve_posted(&mut self, syspage: &Arc<Syspage>, posted: &PostedCall) -> Served {
         let PostedCall { number, ref arguments, .. } = *posted;
         let (thread, space) = (syspage.thread(), syspage.space());
+        self.write_down();
+        let taken = stages::stamp();
         match servers::answer_at_once(number, arguments, thread, Some(space)) {
-            Some(value) => Served::Done(value),
+            Some(value) => {
+                if taken != 0 {
+                    self.timed = Some((number, taken, stages::stamp()));
+                }
+                Served::Done(value)
+            }
             None => self.serve_slowly(syspage, posted),
         }
     }

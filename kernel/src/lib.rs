@@ -28,4 +28,5 @@ pub mod root;
 pub mod run_user;
 pub mod servers;
 pub mod signal;
+pub mod stages;
 pub mod time;

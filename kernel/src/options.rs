@@ -18,11 +18,19 @@ pub struct Options {
     pub kernel: Option<CoreSet>,
     /// What is logged (`ferry.log=error|warn|info|debug|trace`).
     pub log: LevelFilter,
+    /// Whether the stages of calls are timed (`ferry.stages=1`).
+    pub stages: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { path: CallPath::Remote, application: None, kernel: None, log: LevelFilter::Warn }
+        Options {
+            path: CallPath::Remote,
+            application: None,
+            kernel: None,
+            log: LevelFilter::Warn,
+            stages: false,
+        }
     }
 }
 
@@ -54,6 +62,7 @@ fn apply(options: &mut Options, name: &str, value: &str) -> Option<()> {
         "app" => options.application = Some(core_list(value)?),
         "kernel" => options.kernel = Some(core_list(value)?),
         "log" => options.log = value.parse().ok()?,
+        "stages" => options.stages = matches!(value, "0" | "1").then_some(value == "1")?,
         _ => return None,
     }
     Some(())

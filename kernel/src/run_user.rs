@@ -36,7 +36,7 @@ use crate::posted::trampoline::{self, Finished, Recovery};
 use crate::process::{self, Thread};
 use crate::request::{self, encode};
 use crate::signal::{self, BeforeUser, SignalInfo};
-use crate::{boot, core_loop, counters, dispatch, posted, servers};
+use crate::{boot, core_loop, counters, dispatch, posted, servers, stages};
 
 /// How long a thread may run while others on its core are ready, in nanoseconds.
 const TIME_SLICE_NS: u64 = 4_000_000;
@@ -140,9 +140,10 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
         let stop = stay_in_user_mode(&thread, &mut context, &space, entered_ns);
         let sample = thread.processor_time.trap();
         match stop {
-            Stop::Sent { number } => {
+            Stop::Sent { number, trapped, sent } => {
                 let answer = request::answer(&thread);
                 let result = counters::watch(&thread, number, true, answer).await;
+                stages::answered(number, trapped, sent);
                 finish_call(&thread, &mut context, number, result);
             }
             Stop::Trap(Trap::SystemCall) => {
@@ -233,6 +234,10 @@ enum Stop {
     Sent {
         /// Its number.
         number: usize,
+        /// Stamps of its stages.
+        trapped: u64,
+        /// Likewise.
+        sent: u64,
     },
 }
 
@@ -263,25 +268,32 @@ fn stay_in_user_mode(
         }
         let number = context.call_number();
         let arguments = context.call_arguments();
+        let trapped = stages::stamp();
         match path_of(number) {
             None => return Stop::Trap(trap),
             Some(CallPath::Local) => {
+                let taken = stages::stamp();
                 match servers::answer_at_once(number, &arguments, thread, Some(space)) {
                     Some(value) => {
                         counters::note_local(thread, number);
                         context.set_return_value(value);
+                        stages::local(number, trapped, taken);
                     }
                     None => return Stop::Trap(trap),
                 }
             }
             Some(CallPath::Remote | CallPath::Posted) => {
+                let sent = stages::stamp();
                 if !request::submit(thread, number, arguments) {
                     return Stop::Trap(trap);
                 }
                 counters::note_remote(thread, number);
                 match thread.slot.answer_soon() {
-                    Some(result) => finish_call(thread, context, number, result),
-                    None => return Stop::Sent { number },
+                    Some(result) => {
+                        stages::answered(number, trapped, sent);
+                        finish_call(thread, context, number, result);
+                    }
+                    None => return Stop::Sent { number, trapped, sent },
                 }
             }
         }
@@ -301,16 +313,21 @@ fn path_of(number: usize) -> Option<CallPath> {
 
 async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: usize) {
     let arguments = context.call_arguments();
+    let trapped = stages::stamp();
     let result = match path_of(number) {
         Some(CallPath::Local) => {
             counters::note_local(thread, number);
             let call = Call { thread: Caller::Trapped(thread.clone()), number, arguments };
-            counters::watch(thread, number, false, dispatch::dispatch(&call)).await
+            let result = counters::watch(thread, number, false, dispatch::dispatch(&call)).await;
+            stages::local(number, trapped, trapped);
+            result
         }
         Some(CallPath::Remote | CallPath::Posted) => {
             counters::note_remote(thread, number);
             let answer = request::remote(thread, number, arguments);
-            counters::watch(thread, number, true, answer).await
+            let result = counters::watch(thread, number, true, answer).await;
+            stages::answered(number, trapped, trapped);
+            result
         }
         None if route::route(number).is_none() => {
             counters::note_local(thread, number);
@@ -319,7 +336,9 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
         None => {
             counters::note_local(thread, number);
             let call = Call { thread: Caller::Trapped(thread.clone()), number, arguments };
-            dispatch::dispatch_local(&call, context).await
+            let result = dispatch::dispatch_local(&call, context).await;
+            stages::local(number, trapped, trapped);
+            result
         }
     };
     finish_call(thread, context, number, result);

@@ -74,6 +74,9 @@ pub struct Arguments {
     /// Tell at the end what each core did.
     #[arg(long)]
     pub stats: bool,
+    /// Tell at the end where the time of calls went.
+    #[arg(long)]
+    pub stages: bool,
     /// Boot another kernel.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
@@ -144,6 +147,9 @@ impl Arguments {
             core_list(layout.kernel),
             self.log_level.unwrap_or(LogLevel::Warn).word()
         );
+        if self.stages {
+            line.push_str(" ferry.stages=1");
+        }
         if let Some(more) = &self.append {
             line.push(' ');
             line.push_str(more);

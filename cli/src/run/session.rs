@@ -16,7 +16,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use abi::Errno;
-use abi::console::{CoreCounters, EXIT_NOT_STARTED, EXIT_SIGNAL, ExitReport, FrameKind};
+use abi::console::{
+    CoreCounters, EXIT_NOT_STARTED, EXIT_SIGNAL, ExitReport, FrameKind, StageTotals,
+};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
@@ -49,6 +51,8 @@ pub enum Event {
     Escaped,
     /// The kernel tells what a core did.
     Counted(CoreCounters),
+    /// Where the time of one kind of call went.
+    Timed(StageTotals),
     /// The program has ended.
     Exited(ExitReport),
     /// The console channel has ended, perhaps because of what the text says.
@@ -134,6 +138,7 @@ impl Session {
             is_impatient: false,
             report: None,
             counters: Vec::new(),
+            stages: Vec::new(),
             panicked: false,
             problem: None,
             messages: String::new(),
@@ -143,9 +148,12 @@ impl Session {
             messages_open: true,
         };
         run.wait(&self.incoming);
-        let Run { ending, report, counters, panicked, problem, messages, .. } = run;
+        let Run { ending, report, counters, stages, panicked, problem, messages, .. } = run;
         drop(raw_mode);
         drop(running);
+        if !stages.is_empty() {
+            eprint!("{}", stats::stages(&stages));
+        }
         if self.tells_counters && !counters.is_empty() {
             eprint!("{}", stats::table(&counters));
         }
@@ -220,6 +228,7 @@ struct Run<'a> {
     is_impatient: bool,
     report: Option<ExitReport>,
     counters: Vec<CoreCounters>,
+    stages: Vec<StageTotals>,
     panicked: bool,
     problem: Option<String>,
     messages: String,
@@ -321,6 +330,7 @@ impl Run<'_> {
             Event::Escaped => self.end(SIGTERM, None),
             Event::Flooded => self.terminate(SIGPIPE),
             Event::Counted(counters) => self.counters.push(counters),
+            Event::Timed(totals) => self.stages.push(totals),
             Event::Exited(report) => {
                 self.report = Some(report);
                 self.kill_after(POWER_OFF_GRACE);

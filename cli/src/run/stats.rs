@@ -1,8 +1,9 @@
-//! `ferry run --stats`: what each core did during the run, as a small table.
+//! `ferry run --stats` and `--stages`: what each core did during the run, and where the time of calls
+//! went, as small tables.
 
 use std::fmt::Write as _;
 
-use abi::console::{CORE_COUNTERS, CoreCounters};
+use abi::console::{CORE_COUNTERS, CoreCounters, StageTotals, call_way};
 
 /// The table: one line per counter, one column per core, and their total.
 pub fn table(cores: &[CoreCounters]) -> String {
@@ -16,15 +17,39 @@ pub fn table(cores: &[CoreCounters]) -> String {
         line.extend(values.iter().chain([&total]).map(u64::to_string));
         lines.push(line);
     }
+    in_columns(&lines, 1)
+}
+
+/// The table of stages: one line per kind of call, the most time first, means in nanoseconds.
+pub fn stages(totals: &[StageTotals]) -> String {
+    let heads = ["call", "way", "calls", "enter ns", "fly-in ns", "handle ns", "fly-out ns"];
+    let mut lines = vec![heads.map(str::to_owned).to_vec()];
+    let mut totals = totals.to_vec();
+    let stages = |of: &StageTotals| [of.enter_ns, of.fly_in_ns, of.handle_ns, of.fly_out_ns];
+    totals.sort_by_key(|of| std::cmp::Reverse(stages(of).iter().sum::<u64>()));
+    for of in &totals {
+        let name = policy::route::route(of.number as usize).map(|row| row.name.to_owned());
+        let way = call_way::NAMES.get(of.way as usize).copied().unwrap_or("?");
+        let mut line = vec![name.unwrap_or_else(|| of.number.to_string()), way.to_owned()];
+        line.push(of.calls.to_string());
+        line.extend(stages(of).map(|total| (total / of.calls.max(1)).to_string()));
+        lines.push(line);
+    }
+    in_columns(&lines, 2)
+}
+
+/// Cells in columns, the first `left` of them to the left.
+fn in_columns(lines: &[Vec<String>], left: usize) -> String {
     let columns = lines[0].len();
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
-    for line in &lines {
+    for line in lines {
         for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
             // Writing to a string cannot fail.
             let _ = match column {
                 0 => write!(text, "{cell:width$}"),
+                _ if column < left => write!(text, "  {cell:width$}"),
                 _ => write!(text, "  {cell:>width$}"),
             };
         }
@@ -53,5 +78,24 @@ mod tests {
         );
         assert_eq!(lines[2], "local          100     200    300");
         assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+    }
+
+    #[test]
+    fn stages_are_means_and_the_dearest_kind_comes_first() {
+        let read = StageTotals {
+            number: 0,
+            way: call_way::REMOTE as u32,
+            calls: 10,
+            enter_ns: 1000,
+            fly_in_ns: 2000,
+            handle_ns: 3000,
+            fly_out_ns: 500,
+        };
+        let write = StageTotals { number: 1, calls: 1, handle_ns: 9000, ..read };
+        let text = stages(&[read, write]);
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1][..3], ["write", "remote", "1"]);
+        assert_eq!(lines[2], ["read", "remote", "10", "100", "200", "300", "50"]);
     }
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use abi::console::{
     CoreCounters, ExitReport, FrameKind, MAX_PAYLOAD, OUTPUT_WINDOW, OutputClosed, OutputCredit,
+    StageTotals,
 };
 use anyhow::{Context, Result};
 
@@ -184,6 +185,9 @@ fn deal_out(
             FrameKind::StdinCredit => credit.grant(u64::from(decode::<u32>(&payload)?)),
             FrameKind::Counters => {
                 drop(events.send(Event::Counted(decode::<CoreCounters>(&payload)?)));
+            }
+            FrameKind::Stages => {
+                drop(events.send(Event::Timed(decode::<StageTotals>(&payload)?)));
             }
             FrameKind::Exit => {
                 drop(events.send(Event::Exited(decode::<ExitReport>(&payload)?)));

@@ -158,6 +158,10 @@ impl Channel {
 
     /// Says how the program ended and what each core did, and waits until the host has everything.
     pub async fn finish(&self, report: ExitReport) {
+        for (number, way, stamps) in crate::stages::all() {
+            let totals = stamps.totals(number, way);
+            self.output.write_control(&self.port, FrameKind::Stages, totals.as_bytes());
+        }
         for core in CpuId::all() {
             let counters = crate::counters::of_core(core);
             self.output.write_control(&self.port, FrameKind::Counters, counters.as_bytes());

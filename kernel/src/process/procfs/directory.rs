@@ -88,6 +88,7 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
         let names: &[(&str, MakeEntry)] = &[
             ("counts", |number| Entry::file(number, Arc::new(system::counts))),
             ("counters", |number| Entry::file(number, Arc::new(counters::cores))),
+            ("stages", |number| Entry::file(number, Arc::new(counters::stamps))),
             #[cfg(debug_assertions)]
             ("panic", super::fault::entry),
         ];

@@ -1,0 +1,206 @@
+//! Where the time of calls goes: the stages of each call, summed per call number and way.
+//!
+//! ```text
+//! trapped --enter--> sent --fly-in--> taken --handle--> handled --fly-out--> answered --exit-->
+//! ```
+//!
+//! Off unless the boot option `ferry.stages=1` says otherwise; then it costs a branch per stage. What is
+//! written down is the processor's time stamp, summed with wrapping, so that a program that sums its own
+//! stamps around its calls gets the means of the stages that begin or end in user mode: *enter* from
+//! before the trap, *exit*, and all flights of a posted call. Each core sums what happens on it, the
+//! caller's core once the answer is there, the serving core once it is published: nobody waits for it.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use abi::console::{StageTotals, call_way};
+use base::cpu::{CpuId, PerCpu};
+use base::sync::Once;
+use base::time;
+use hal::{Contract, Machine};
+use policy::table::CALL_LIMIT;
+
+use crate::counters::Counter;
+
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+/// Sums of stamps of one kind of call; those of the caller's core, then those of the serving core.
+struct Sums {
+    calls: Counter,
+    trapped: Counter,
+    sent: Counter,
+    answered: Counter,
+    served: Counter,
+    taken: Counter,
+    handled: Counter,
+}
+
+type Table = [[Sums; call_way::COUNT]; CALL_LIMIT];
+
+/// One table per core, which alone adds to it; made when its core first has something to write down.
+static TABLES: PerCpu<Once<Box<Table>>> = PerCpu::new([const { Once::new() }; hal::MAX_CPUS]);
+
+/// Switches the stages on or off. Called once, at boot.
+pub fn start(is_on: bool) {
+    IS_ON.store(is_on, Ordering::Relaxed);
+}
+
+/// A moment, when stages are written down; else 0, at the price of a branch.
+#[inline]
+pub fn stamp() -> u64 {
+    if IS_ON.load(Ordering::Relaxed) { Machine::cycles() } else { 0 }
+}
+
+/// The answer to a call that travelled is back at its caller. `trapped` and `sent` are its stamps.
+#[inline]
+pub fn answered(number: usize, trapped: u64, sent: u64) {
+    if sent != 0 {
+        let answered = Machine::cycles();
+        with(number, call_way::REMOTE, |sums| sums.add_caller(trapped, sent, answered));
+    }
+}
+
+/// A call was carried out for a caller elsewhere, and its result is published. `taken` and `handled`
+/// are its stamps.
+#[inline]
+pub fn served(number: usize, way: usize, taken: u64, handled: u64) {
+    if taken != 0 {
+        with(number, way, |sums| sums.add_server(taken, handled));
+    }
+}
+
+/// A call was carried out on its caller's core. `trapped` and `taken` are its stamps.
+#[inline]
+pub fn local(number: usize, trapped: u64, taken: u64) {
+    if taken != 0 {
+        let handled = Machine::cycles();
+        with(number, call_way::LOCAL, |sums| {
+            sums.add_caller(trapped, taken, handled);
+            sums.add_server(taken, handled);
+        });
+    }
+}
+
+#[cold]
+fn with(number: usize, way: usize, add: impl FnOnce(&Sums)) {
+    let table = TABLES.here().call_once(new_table);
+    if let Some(sums) = table.get(number).and_then(|ways| ways.get(way)) {
+        add(sums);
+    }
+}
+
+fn new_table() -> Box<Table> {
+    let sums = || Sums {
+        calls: Counter::new(),
+        trapped: Counter::new(),
+        sent: Counter::new(),
+        answered: Counter::new(),
+        served: Counter::new(),
+        taken: Counter::new(),
+        handled: Counter::new(),
+    };
+    Box::new(core::array::from_fn(|_| core::array::from_fn(|_| sums())))
+}
+
+impl Sums {
+    fn add_caller(&self, trapped: u64, sent: u64, answered: u64) {
+        self.calls.add(1);
+        self.trapped.add(trapped);
+        self.sent.add(sent);
+        self.answered.add(answered);
+    }
+
+    fn add_server(&self, taken: u64, handled: u64) {
+        self.served.add(1);
+        self.taken.add(taken);
+        self.handled.add(handled);
+    }
+}
+
+/// Sums over all cores of one kind of call.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Stamps {
+    /// Calls whose answer came back to a core; posted ones are not seen there.
+    pub calls: u64,
+    /// Calls carried out.
+    pub served: u64,
+    /// Sums of stamps: trapped, sent, taken, handled, answered.
+    pub sums: [u64; 5],
+}
+
+impl Stamps {
+    /// What the stages took in all, in nanoseconds; what cannot be told is 0. While calls of this kind
+    /// are under way the sums of two cores do not belong together.
+    pub fn totals(&self, number: usize, way: usize) -> StageTotals {
+        let [trapped, sent, taken, handled, answered] = self.sums;
+        let between = |from: u64, to: u64, is_known: bool| {
+            // Clocks of two cores may differ by a little.
+            let cycles = to.wrapping_sub(from).cast_signed();
+            if is_known { time::cycles_to_ns(u64::try_from(cycles).unwrap_or(0)) } else { 0 }
+        };
+        let both = self.calls == self.served;
+        StageTotals {
+            number: number as u32,
+            way: way as u32,
+            calls: self.served.max(self.calls),
+            enter_ns: between(trapped, sent, true),
+            fly_in_ns: between(sent, taken, both),
+            handle_ns: between(taken, handled, true),
+            fly_out_ns: between(handled, answered, both),
+        }
+    }
+}
+
+/// Every kind of call that was written down: its number, its way (`call_way`), its stamps.
+pub fn all() -> impl Iterator<Item = (usize, usize, Stamps)> {
+    let kinds =
+        (0..CALL_LIMIT).flat_map(|number| (0..call_way::COUNT).map(move |way| (number, way)));
+    kinds.filter_map(|(number, way)| {
+        let mut stamps = Stamps::default();
+        for sums in CpuId::all().filter_map(|core| TABLES.of(core).get()) {
+            let sums = &sums[number][way];
+            stamps.calls += sums.calls.get();
+            stamps.served += sums.served.get();
+            let own = [&sums.trapped, &sums.sent, &sums.taken, &sums.handled, &sums.answered];
+            for (sum, own) in stamps.sums.iter_mut().zip(own) {
+                *sum = sum.wrapping_add(own.get());
+            }
+        }
+        (stamps != Stamps::default()).then_some((number, way, stamps))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_are_the_differences_of_sums_of_stamps() {
+        let stamps = Stamps { calls: 2, served: 2, sums: [u64::MAX - 9, 20, 50, 90, 100] };
+        let ns = time::cycles_to_ns;
+        let totals = stamps.totals(3, call_way::REMOTE);
+        assert_eq!((totals.number, totals.calls), (3, 2));
+        assert_eq!(totals.enter_ns, ns(30));
+        assert_eq!(
+            [totals.fly_in_ns, totals.handle_ns, totals.fly_out_ns],
+            [ns(30), ns(40), ns(10)]
+        );
+    }
+
+    #[test]
+    fn flights_of_calls_whose_ends_are_not_known_are_nothing() {
+        let stamps = Stamps { calls: 0, served: 2, sums: [0, 0, 50, 90, 0] };
+        let totals = stamps.totals(3, call_way::POSTED);
+        assert_eq!((totals.calls, totals.fly_in_ns, totals.fly_out_ns), (2, 0, 0));
+        assert_eq!(totals.handle_ns, time::cycles_to_ns(40));
+    }
+
+    #[test]
+    fn nothing_is_written_down_while_it_is_off() {
+        local(CALL_LIMIT - 1, stamp(), stamp());
+        assert!(!all().any(|(number, _, _)| number == CALL_LIMIT - 1));
+        with(CALL_LIMIT - 1, call_way::LOCAL, |sums| sums.add_server(1, 2));
+        with(CALL_LIMIT, call_way::LOCAL, |sums| sums.add_server(1, 2));
+        assert_eq!(all().filter(|(number, _, _)| *number >= CALL_LIMIT - 1).count(), 1);
+    }
+}
