@@ -42,30 +42,41 @@ pub fn build_example(name: &str) -> Result<PathBuf> {
     Ok(root.join("target/release/examples").join(name))
 }
 
+/// Programs that stand in the place of Ferry's process 1 on the peer: name and script.
+const SCRIPTS: [(&str, &str); 2] = [
+    ("run-true", "#!/bin/busybox sh\n/bin/true\nexec /bin/busybox poweroff -f\n"),
+    ("run-echo", "#!/bin/busybox sh\n/bin/busybox echo alive\nexec /bin/busybox poweroff -f\n"),
+];
+
 /// Initramfs archives for the peer.
 pub struct Images {
     /// The guest program is process 1.
     pub program: PathBuf,
-    /// A script is, which runs `true` and switches off.
-    pub wall: PathBuf,
+    /// `/run-true` runs `true`, `/run-echo` runs `busybox echo alive`; both switch off then.
+    pub scripts: PathBuf,
 }
 
 impl Images {
-    /// Both start from the root file system that `ferry run` uses. In the second, the script stands in
-    /// the place of Ferry's process 1.
+    /// Both start from the root file system that `ferry run` uses.
     pub fn pack(work: &Path, program: &Path) -> Result<Images> {
-        let script = work.join("run-true");
-        std::fs::write(&script, "#!/bin/busybox sh\n/bin/true\nexec /bin/busybox poweroff -f\n")?;
-        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
-        let pack = |path: PathBuf, host: &Path, guest: &str| -> Result<PathBuf> {
+        let pack = |path: PathBuf, files: &[(PathBuf, &str)]| -> Result<PathBuf> {
             let mut image = Image::with_default_root(Vec::new())?;
-            image.add_file(&AddedFile { host: host.into(), guest: Some(guest.into()) })?;
+            for (host, guest) in files {
+                image.add_file(&AddedFile { host: host.clone(), guest: Some(guest.into()) })?;
+            }
             image.write(std::fs::File::create(&path)?)?;
             Ok(path)
         };
+        let mut scripts = Vec::new();
+        for (name, text) in SCRIPTS {
+            let path = work.join(name);
+            std::fs::write(&path, text)?;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+            scripts.push((path, name));
+        }
         Ok(Images {
-            program: pack(program.with_extension("cpio"), program, "/init")?,
-            wall: pack(work.join("wall.cpio"), &script, "/run-true")?,
+            program: pack(program.with_extension("cpio"), &[(program.to_owned(), "/init")])?,
+            scripts: pack(work.join("scripts.cpio"), &scripts)?,
         })
     }
 }

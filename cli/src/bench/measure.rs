@@ -3,7 +3,7 @@
 //! A run that fails or exceeds its deadline is noted, and the rest goes on. Ctrl-C ends after the run
 //! under way; what was measured is kept. A second one ends at once.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,12 +11,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::boot::Running;
+use super::footprint::{self, ENOUGH_MIB};
 use super::outcome::{DEFAULTS, Samples};
-use super::peer::{Mitigations, Peer};
+use super::peer::{Boot, Mitigations, Peer};
 use super::progress::Progress;
 use super::suite::{Place, Run, Suite, What};
-use super::{boot, guest};
-use crate::run::source_root;
+use super::{boot, guest, host_cpu};
+use crate::machine::{find_kernel, find_qemu};
+use crate::run::{default_kernel, source_root};
+
+/// A kernel that has not run `echo` by then has too little memory.
+const ECHO_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Which of a suite's runs are wanted.
 #[derive(Clone, Copy)]
@@ -31,6 +37,8 @@ pub struct Wanted {
     pub with_defaults: bool,
     /// Virtual CPUs, for runs that do not say so themselves.
     pub cpus: Option<u32>,
+    /// What no run may take longer than, instead of what the suite says.
+    pub deadline: Option<Duration>,
 }
 
 impl Wanted {
@@ -80,7 +88,7 @@ pub fn measure(
                 Mitigations::Defaults => format!("{}{DEFAULTS}", run.side),
             };
             progress.show(&side, repeat, wanted.repeats);
-            let result = tools.run(suite, run, mitigations);
+            let result = tools.run(run, mitigations);
             if interrupted.load(Ordering::Relaxed) {
                 progress.clear();
                 measured.failures.push(format!("{}: interrupted in repeat {repeat}", suite.name));
@@ -124,6 +132,7 @@ fn runs_of(
 /// What the runs of a suite need.
 struct Tools {
     cpus: u32,
+    deadline: Duration,
     program: PathBuf,
     peer: Option<(Peer, guest::Images)>,
     examples: Vec<(&'static str, PathBuf)>,
@@ -136,6 +145,13 @@ impl Tools {
             .with_context(|| format!("cannot create {}", work.display()))?;
         let program = guest::compile(suite, &work)?;
         let runs = || suite.runs.iter().filter(|run| wanted.has(run));
+        // What is missing for every run is said once.
+        if runs().any(|run| !matches!(run.place, Place::Host)) {
+            find_qemu()?;
+        }
+        if runs().any(|run| matches!(run.place, Place::Ferry(_))) {
+            find_kernel(&default_kernel())?;
+        }
         let peer = if runs().any(|run| matches!(run.place, Place::Peer(_))) {
             let images = guest::Images::pack(&work, &program)?;
             Some((Peer::fetch(&work.join("peer"), &program)?, images))
@@ -148,67 +164,122 @@ impl Tools {
                 examples.push((name, guest::build_example(name)?));
             }
         }
-        Ok(Tools { cpus: wanted.cpus.unwrap_or(suite.cpus), program, peer, examples })
+        let cpus = wanted.cpus.unwrap_or(suite.cpus);
+        let deadline = wanted.deadline.unwrap_or(Duration::from_secs(suite.deadline_s));
+        Ok(Tools { cpus, deadline, program, peer, examples })
     }
 
-    fn run(
-        &self,
-        suite: &Suite,
-        run: &Run,
-        mitigations: Mitigations,
-    ) -> Result<Vec<(String, f64)>> {
-        let cpus = run.cpus.unwrap_or(self.cpus);
-        let deadline = Duration::from_secs(suite.deadline_s);
-        match (run.place, run.what) {
-            (Place::Ferry(path), What::WallOfTrue) => {
-                let mut command = ferry(path, cpus)?;
-                let finished = boot::run(command.arg("true"), "ferry run -- true", deadline)?;
-                Ok(wall(&finished))
+    fn run(&self, run: &Run, mitigations: Mitigations) -> Result<Vec<(String, f64)>> {
+        let deadline = self.deadline;
+        let start = |guest, memory_mib, deadline| {
+            let cpus = run.cpus.unwrap_or(self.cpus);
+            let machine = Machine { place: run.place, mitigations, guest, cpus, memory_mib };
+            self.start(&machine, deadline)
+        };
+        let start_program = |arguments| start(Guest::Program(arguments), ENOUGH_MIB, deadline);
+        match run.what {
+            What::Program(arguments) => guest::figures(&start_program(arguments)?.finish()?.output),
+            What::WallOfTrue => {
+                let wall = start(Guest::True, ENOUGH_MIB, deadline)?.finish()?.wall;
+                Ok(vec![("wall".to_owned(), wall.as_secs_f64() * 1e3)])
             }
-            (Place::Ferry(path), What::Program(arguments)) => {
-                let mut command = ferry(path, cpus)?;
-                command.arg(&self.program).args(arguments);
-                let what = format!("ferry run --path {path}");
-                guest::figures(&boot::run(&mut command, &what, deadline)?.output)
+            What::Asleep => {
+                let mut running = start_program(&[])?;
+                running.wait_for_line("asleep")?;
+                let share = host_cpu::share_of_machine(running.id())?;
+                let mut figures = guest::figures(&running.finish()?.output)?;
+                figures.push(("host_cpu".to_owned(), share));
+                Ok(figures)
             }
-            (Place::Peer(words), what) => {
-                let (peer, images) = self.peer.as_ref().context("the peer was not prepared")?;
-                let boot = |initramfs: &Path, words: &str| {
-                    peer.boot(initramfs, mitigations, words, cpus, deadline)
+            What::ImageSize => {
+                let (peer, images) = self.peer()?;
+                let kernel = match run.place {
+                    Place::Peer(_) => peer.kernel(),
+                    Place::Ferry(_) | Place::Host => &default_kernel(),
                 };
-                match what {
-                    What::WallOfTrue => {
-                        Ok(wall(&boot(&images.wall, &format!("{words} rdinit=/run-true"))?))
-                    }
-                    What::Program(arguments) => {
-                        let words = format!("{words} -- {}", arguments.join(" "));
-                        guest::figures(&boot(&images.program, &words)?.output)
-                    }
-                    What::Example(..) => bail!("an example of a crate runs on the host only"),
-                }
+                footprint::image_size(kernel, &images.program)
             }
-            (_, What::Example(name, arguments)) => {
+            What::LeastMemory => {
+                let least = footprint::least_memory(deadline, |memory_mib, left| {
+                    let output =
+                        start(Guest::Echo, memory_mib, left.min(ECHO_DEADLINE))?.finish()?.output;
+                    if output.lines().any(|line| line.trim() == "alive") {
+                        Ok(())
+                    } else {
+                        bail!("busybox echo printed {output:?}")
+                    }
+                })?;
+                Ok(vec![("least_memory".to_owned(), least.into())])
+            }
+            What::Example(name, arguments) => {
                 let program = self.examples.iter().find(|(known, _)| *known == name);
                 let (_, program) = program.context("the example was not built")?;
-                host(program, arguments, deadline)
+                let mut command = Command::new(program);
+                guest::figures(&boot::run(command.args(arguments), name, deadline)?.output)
             }
-            (Place::Host, What::Program(arguments)) => host(&self.program, arguments, deadline),
-            (Place::Host, What::WallOfTrue) => Ok(Vec::new()),
+        }
+    }
+
+    fn peer(&self) -> Result<(&Peer, &guest::Images)> {
+        let (peer, images) = self.peer.as_ref().context("the peer was not prepared")?;
+        Ok((peer, images))
+    }
+
+    /// Starts a machine, or the guest program on the host.
+    fn start(&self, machine: &Machine, deadline: Duration) -> Result<Running> {
+        let Machine { guest, cpus, memory_mib, .. } = *machine;
+        match machine.place {
+            Place::Ferry(path) => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.args(["run", "--path", path, "--cpus", &cpus.to_string()]);
+                command.args(["--memory", &format!("{memory_mib}M"), "--"]);
+                match guest {
+                    Guest::Program(arguments) => command.arg(&self.program).args(arguments),
+                    Guest::True => command.arg("true"),
+                    Guest::Echo => command.args(["busybox", "echo", "alive"]),
+                };
+                Running::start(&mut command, &format!("ferry run --path {path}"), deadline)
+            }
+            Place::Peer(words) => {
+                let (peer, images) = self.peer()?;
+                let (initramfs, words) = match guest {
+                    Guest::Program(arguments) => {
+                        (&images.program, format!("{words} -- {}", arguments.join(" ")))
+                    }
+                    Guest::True => (&images.scripts, format!("{words} rdinit=/run-true")),
+                    Guest::Echo => (&images.scripts, format!("{words} rdinit=/run-echo")),
+                };
+                let mitigations = machine.mitigations;
+                let words = &words;
+                peer.start(&Boot { initramfs, mitigations, words, cpus, memory_mib }, deadline)
+            }
+            Place::Host => {
+                let Guest::Program(arguments) = guest else {
+                    bail!("only the guest program runs on the host too");
+                };
+                let what = self.program.display().to_string();
+                Running::start(Command::new(&self.program).args(arguments), &what, deadline)
+            }
         }
     }
 }
 
-fn ferry(path: &str, cpus: u32) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["run", "--path", path, "--cpus", &cpus.to_string(), "--"]);
-    Ok(command)
+/// One boot, or one start on the host.
+struct Machine {
+    place: Place,
+    mitigations: Mitigations,
+    guest: Guest,
+    cpus: u32,
+    memory_mib: u32,
 }
 
-fn host(program: &Path, arguments: &[&str], deadline: Duration) -> Result<Vec<(String, f64)>> {
-    let what = program.display().to_string();
-    guest::figures(&boot::run(Command::new(program).args(arguments), &what, deadline)?.output)
-}
-
-fn wall(finished: &boot::Finished) -> Vec<(String, f64)> {
-    vec![("wall".to_owned(), finished.wall.as_secs_f64() * 1e3)]
+/// What a machine runs.
+#[derive(Clone, Copy)]
+enum Guest {
+    /// The guest program with these arguments.
+    Program(&'static [&'static str]),
+    /// `true`.
+    True,
+    /// `busybox echo alive`.
+    Echo,
 }

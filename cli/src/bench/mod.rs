@@ -7,7 +7,9 @@
 
 mod boot;
 mod compare;
+mod footprint;
 mod guest;
+mod host_cpu;
 mod measure;
 mod outcome;
 mod peer;
@@ -20,12 +22,15 @@ mod suites;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 
 use measure::Wanted;
 use record::Record;
+
+use crate::status::Usage;
 
 /// How often everything is measured with `--quick`.
 const QUICK: u32 = 3;
@@ -54,6 +59,9 @@ pub struct Arguments {
     /// Virtual CPUs on both sides, for cases that do not prescribe them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
     cpus: Option<u32>,
+    /// Kill a run that takes longer [default: as the suite says].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    deadline: Option<u64>,
     /// Only the cases that need no virtual machine.
     #[arg(long)]
     native: bool,
@@ -109,19 +117,23 @@ pub fn run(options: &Arguments) -> Result<u8> {
 
 fn measure_all(options: &Arguments) -> Result<u8> {
     if options.suites.is_empty() {
-        bail!("name a suite to run; `ferry bench --list` shows them");
+        let text = "name a suite to run; `ferry bench --list` shows them";
+        return Err(Usage(text.to_owned()).into());
     }
     let find = |name: &String| {
-        suites::find(name)
-            .with_context(|| format!("there is no suite {name:?}; `ferry bench --list` shows them"))
+        suites::find(name).ok_or_else(|| {
+            let text = format!("there is no suite {name:?}; `ferry bench --list` shows them");
+            Usage(text)
+        })
     };
-    let chosen = options.suites.iter().map(find).collect::<Result<Vec<_>>>()?;
+    let chosen = options.suites.iter().map(find).collect::<Result<Vec<_>, Usage>>()?;
     let wanted = Wanted {
         repeats: if options.quick { QUICK } else { options.repeat },
         with_peer: options.peer == PeerChoice::Linux,
         is_native: options.native,
         with_defaults: !options.quick,
         cpus: options.cpus,
+        deadline: options.deadline.map(Duration::from_secs),
     };
     let mut record = Record::begin(wanted.repeats);
     if let Some(warning) = record.circumstances.warning() {
@@ -129,6 +141,9 @@ fn measure_all(options: &Arguments) -> Result<u8> {
     }
     let directory =
         options.out.clone().unwrap_or_else(|| record.default_directory(&options.suites));
+    // Better known now than after the first repeat.
+    std::fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot create {} for the results", directory.display()))?;
     let interrupted = measure::watch_interrupts()?;
     for suite in chosen {
         if interrupted.load(Ordering::Relaxed) {

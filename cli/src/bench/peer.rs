@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::boot::{self, Finished};
+use super::boot::{self, Running};
+use crate::machine::find_qemu;
 
 /// The package that depends on the newest cloud kernel.
 const PACKAGE: &str = "linux-image-cloud-amd64";
@@ -24,6 +25,20 @@ pub enum Mitigations {
     Off,
     /// What it does by itself.
     Defaults,
+}
+
+/// One boot of the peer.
+pub struct Boot<'a> {
+    /// Its root file system.
+    pub initramfs: &'a Path,
+    /// What it does against attacks.
+    pub mitigations: Mitigations,
+    /// More words for the kernel's command line.
+    pub words: &'a str,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Memory.
+    pub memory_mib: u32,
 }
 
 /// A Linux kernel to boot.
@@ -58,36 +73,34 @@ impl Peer {
         Ok(Peer { kernel, tsc_khz })
     }
 
-    /// Boots Linux with an initramfs and more words for its command line; what it prints on its
-    /// serial port is the output.
-    pub fn boot(
-        &self,
-        initramfs: &Path,
-        mitigations: Mitigations,
-        words: &str,
-        cpus: u32,
-        deadline: Duration,
-    ) -> Result<Finished> {
-        let mitigations = match mitigations {
+    /// Starts QEMU with Linux in it; what Linux prints on its serial port is the output.
+    pub fn start(&self, boot: &Boot<'_>, deadline: Duration) -> Result<Running> {
+        let mitigations = match boot.mitigations {
             Mitigations::Off => "mitigations=off",
             Mitigations::Defaults => "",
         };
         let append = format!(
             "console=ttyS0 quiet loglevel=0 panic=-1 {mitigations} tsc=reliable \
-             tsc_early_khz={} {words}",
-            self.tsc_khz
+             tsc_early_khz={} {}",
+            self.tsc_khz, boot.words
         );
-        let mut command = Command::new("qemu-system-x86_64");
+        let mut command = Command::new(find_qemu()?);
         command
             .args(["-M", "microvm,rtc=on,pit=on,isa-serial=on", "-accel", "tcg,thread=multi"])
-            .args(["-cpu", "max", "-smp", &cpus.to_string(), "-m", "512M"])
+            .args(["-cpu", "max", "-smp", &boot.cpus.to_string()])
+            .args(["-m", &format!("{}M", boot.memory_mib)])
             .args(["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"])
             .arg("-kernel")
             .arg(&self.kernel)
             .arg("-initrd")
-            .arg(initramfs)
+            .arg(boot.initramfs)
             .args(["-append", &append]);
-        boot::run(&mut command, "Linux in QEMU", deadline)
+        Running::start(&mut command, "Linux in QEMU", deadline)
+    }
+
+    /// The kernel's file.
+    pub fn kernel(&self) -> &Path {
+        &self.kernel
     }
 }
 

@@ -71,6 +71,13 @@ pub enum What {
     Program(&'static [&'static str]),
     /// `true`, from the start of QEMU to its end: one figure, `wall`, in milliseconds.
     WallOfTrue,
+    /// The guest program, which prints `asleep` and then sleeps for 10 s. A figure more, `host_cpu`: how
+    /// much of one of the host's processors the virtual machine takes meanwhile, in percent.
+    Asleep,
+    /// What is booted, without booting it: one figure, `image`, in MiB, with its parts as counters.
+    ImageSize,
+    /// `busybox echo` with less and less memory: one figure, `least_memory`, in MiB.
+    LeastMemory,
     /// An example of the crate `base`, on the host, with these arguments.
     Example(&'static str, &'static [&'static str]),
 }
@@ -163,7 +170,12 @@ impl Target {
 
 /// A run of the guest program.
 pub const fn program(side: &'static str, place: Place, arguments: &'static [&'static str]) -> Run {
-    Run { side, place, what: What::Program(arguments), cpus: None, is_once: false }
+    run(side, place, What::Program(arguments))
+}
+
+/// A run of something else than the guest program.
+pub const fn run(side: &'static str, place: Place, what: What) -> Run {
+    Run { side, place, what, cpus: None, is_once: false }
 }
 
 impl Run {

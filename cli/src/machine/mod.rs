@@ -60,11 +60,7 @@ pub struct Connections {
 
 /// Starts QEMU.
 pub fn start(machine: &Machine<'_>) -> Result<(Running, Connections)> {
-    if !machine.kernel.is_file() {
-        let kernel = machine.kernel.display();
-        let message = format!("there is no kernel at {kernel}; build it with ./ferry build");
-        return Err(Unavailable(message).into());
-    }
+    find_kernel(machine.kernel)?;
     let qemu = find_qemu()?;
     let (channel, guest_channel) = inherited_pair()?;
     let (serial, guest_serial) = inherited_pair()?;
@@ -109,7 +105,18 @@ fn inherited_pair() -> Result<(UnixStream, OwnedFd)> {
     Ok((UnixStream::from(ours), theirs))
 }
 
-fn find_qemu() -> Result<PathBuf> {
+/// An error that says what to do when there is no kernel.
+pub fn find_kernel(kernel: &Path) -> Result<()> {
+    if !kernel.is_file() {
+        let kernel = kernel.display();
+        let message = format!("there is no kernel at {kernel}; build it with ./ferry build");
+        return Err(Unavailable(message).into());
+    }
+    Ok(())
+}
+
+/// The QEMU that runs machines; an error that says what to install when there is none.
+pub fn find_qemu() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(QEMU_VARIABLE) {
         return Ok(program.into());
     }

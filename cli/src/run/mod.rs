@@ -22,7 +22,7 @@ use crate::image::program::GUEST_PATH;
 use crate::machine::{self, Machine};
 use crate::status::NotStarted;
 use channel::Start;
-pub use options::{Arguments, source_root};
+pub use options::{Arguments, default_kernel, source_root};
 use session::Session;
 
 /// Memory that Ferry needs beside the initramfs, which is there twice while it is unpacked, in MiB.

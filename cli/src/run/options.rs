@@ -189,11 +189,13 @@ impl Arguments {
 
     /// The kernel's file: as the option says, else the environment, else where the build puts it.
     pub fn kernel(&self) -> PathBuf {
-        self.kernel
-            .clone()
-            .or_else(|| std::env::var_os(KERNEL_VARIABLE).map(PathBuf::from))
-            .unwrap_or_else(|| source_root().join(KERNEL_PATH))
+        self.kernel.clone().unwrap_or_else(default_kernel)
     }
+}
+
+/// The kernel's file, unless an option names another.
+pub fn default_kernel() -> PathBuf {
+    std::env::var_os(KERNEL_VARIABLE).map_or_else(|| source_root().join(KERNEL_PATH), PathBuf::from)
 }
 
 /// The root of the source tree: the launcher says it; else it is above this program.

@@ -1,12 +1,14 @@
 //! The suites, one file each.
 
+mod boot;
+mod idle;
 mod null;
 mod posted;
 
 use super::suite::Suite;
 
 /// All of them, in the order of `--list`.
-pub static SUITES: &[&Suite] = &[&null::SUITE, &posted::SUITE];
+pub static SUITES: &[&Suite] = &[&null::SUITE, &posted::SUITE, &boot::SUITE, &idle::SUITE];
 
 /// The suite of this name.
 pub fn find(name: &str) -> Option<&'static Suite> {

@@ -1,10 +1,6 @@
 //! What the shortest things cost. The guest program is `bench/guest/null.c`.
 
-use crate::bench::suite::{Place, Run, Suite, What, case, program};
-
-const fn wall(side: &'static str, place: Place) -> Run {
-    Run { side, place, what: What::WallOfTrue, cpus: None, is_once: false }
-}
+use crate::bench::suite::{Place, Suite, What, case, program, run};
 
 /// See the top of the file.
 pub static SUITE: Suite = Suite {
@@ -14,9 +10,9 @@ pub static SUITE: Suite = Suite {
     runs: &[
         program("local", Place::Ferry("local"), &[]),
         program("remote", Place::Ferry("remote"), &[]),
-        wall("remote", Place::Ferry("remote")),
+        run("remote", Place::Ferry("remote"), What::WallOfTrue),
         program("linux", Place::Peer(""), &[]),
-        wall("linux", Place::Peer("")),
+        run("linux", Place::Peer(""), What::WallOfTrue),
     ],
     cases: &[
         case("getppid, local", "ns", "local getppid", "linux getppid", 0.60),

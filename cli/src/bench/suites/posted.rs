@@ -6,7 +6,7 @@
 //! scans. `patched` is the loop of traps as an ordinary program has it, on the path `posted`. `local` is
 //! Ferry's own trap, which posting has to beat at a concurrency of one.
 
-use crate::bench::suite::{Case, Place, Run, Suite, Target, What, case, program};
+use crate::bench::suite::{Case, Place, Suite, Target, What, case, program, run};
 
 /// Native figures only mean something beside one another, so this many rounds have all cases in turn.
 const ROUNDS: &[&str] = &["10"];
@@ -29,13 +29,7 @@ pub static SUITE: Suite = Suite {
         program("patched", Place::Ferry("posted"), &["trap"]),
         program("local", Place::Ferry("local"), &["trap"]),
         program("quiet", Place::Ferry("remote"), &["quiet"]).once(),
-        Run {
-            side: "host",
-            place: Place::Host,
-            what: What::Example("posted", ROUNDS),
-            cpus: None,
-            is_once: false,
-        },
+        run("host", Place::Host, What::Example("posted", ROUNDS)),
     ],
     cases: &[
         case("getppid, one posted", "ns", "posted posted_getppid", "linux trap_getppid", 0.35)
