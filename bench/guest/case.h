@@ -6,11 +6,16 @@
  *     case NAME UNIT VALUE
  *
  * and `end` as its last. A figure is the median of many short batches after a warm-up, so that what
- * else happens on the host meets a few of them only; `_p99` figures time operations one by one.
+ * else happens on the host meets a few of them only; `_p99` figures time operations one by one. Beside
+ * each figure stands what the kernel counted meanwhile on all processors, if it tells:
+ *
+ *     case NAME.calls - VALUE         operations that were timed
+ *     case NAME.traps - VALUE         and so on: posted, interrupts, switches
  */
 #ifndef FERRY_BENCH_CASE_H
 #define FERRY_BENCH_CASE_H
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +29,7 @@
 #include <unistd.h>
 
 enum { CASE_BATCHES = 600, CASE_CALLS = 64, CASE_SINGLES = 20000, CASE_WARM = 4000 };
+#define CASE_MOST_NS 2e9
 
 static double case_ns_per_tick;
 static double case_own_ns;
@@ -96,6 +102,8 @@ static uint64_t case_stamp(double *at_ns)
     return ticks;
 }
 
+static void case_count(void);
+
 /* First thing: what process 1 needs, and the rate of the counter. With the argument `tsc-khz` that is
  * all: it is printed, for the tool. */
 static void case_begin(const char *argument)
@@ -123,6 +131,9 @@ static void case_begin(const char *argument)
         case_samples[i] = case_ns(case_ticks() - before);
     }
     case_own_ns = case_quantile(1000, 0.5);
+    /* Faults of pages that are used for the first time would count as traps of what is measured. */
+    memset(case_samples, 1, sizeof case_samples);
+    case_count();
 }
 
 static void case_end(void)
@@ -133,32 +144,138 @@ static void case_end(void)
         reboot(RB_POWER_OFF);
 }
 
-/* Median time per operation; `run(count)` does that many. */
+/* What the kernel counts. */
+enum case_counter { CASE_TRAPS, CASE_POSTED, CASE_INTERRUPTS, CASE_SWITCHES, CASE_COUNTERS };
+
+static const char *const case_counter_names[] = {"traps", "posted", "interrupts", "switches"};
+
+struct case_counts {
+    int is_known[CASE_COUNTERS];
+    double values[CASE_COUNTERS];
+};
+
+static struct case_counts case_before, case_reading;
+
+/* One line: `coreN NAME VALUE` of Ferry, `intr VALUE ...` or `ctxt VALUE` of Linux. */
+static void case_count_line(struct case_counts *counts, const char *line)
+{
+    char name[32];
+    double value;
+    if (sscanf(line, "core%*d %31s %lf", name, &value) != 2 &&
+        sscanf(line, "%31s %lf", name, &value) != 2)
+        return;
+    for (int i = 0; i < CASE_COUNTERS; i++) {
+        const char *linux_name = i == CASE_INTERRUPTS ? "intr" : i == CASE_SWITCHES ? "ctxt" : "";
+        if (strcmp(name, case_counter_names[i]) == 0 || strcmp(name, linux_name) == 0) {
+            counts->is_known[i] = 1;
+            counts->values[i] += value;
+        }
+    }
+}
+
+/* All counters as they are now; unknown ones where there is no file of them. */
+static struct case_counts case_counts_now(void)
+{
+    static char text[1 << 16];
+    struct case_counts counts;
+    size_t length = 0;
+    ssize_t got;
+    memset(&counts, 0, sizeof counts);
+    int file = open("/proc/ferry/counters", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        file = open("/proc/stat", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return counts;
+    while (length < sizeof text - 1 && (got = read(file, text + length, sizeof text - 1 - length)) > 0)
+        length += (size_t)got;
+    close(file);
+    text[length] = 0;
+    for (char *line = text, *next; *line; line = next) {
+        char *end = strchr(line, '\n');
+        next = end ? end + 1 : line + strlen(line);
+        if (end)
+            *end = 0;
+        /* The line of interrupts is long; only its sum is wanted. */
+        if ((size_t)(next - line) > 64)
+            line[64] = 0;
+        case_count_line(&counts, line);
+    }
+    return counts;
+}
+
+/* Before what is timed. Reading the counters takes traps itself: they are counted, and left out. */
+static void case_count(void)
+{
+    case_reading = case_counts_now();
+    case_before = case_counts_now();
+    for (int i = 0; i < CASE_COUNTERS; i++)
+        case_reading.values[i] = case_before.values[i] - case_reading.values[i];
+}
+
+/* How much a counter has grown since case_count(); -1 where the kernel has none. */
+static double case_grown(const struct case_counts *now, enum case_counter counter)
+{
+    double grown = now->values[counter] - case_before.values[counter];
+    if (!now->is_known[counter])
+        return -1;
+    /* Interrupts and switches come when they like; what reading costs is known of the others only. */
+    if (counter == CASE_TRAPS || counter == CASE_POSTED)
+        grown -= case_reading.values[counter];
+    return grown > 0 ? grown : 0;
+}
+
+/* After what was timed: prints the counters of the figure. */
+static void case_counted(const char *name, double calls)
+{
+    struct case_counts now = case_counts_now();
+    printf("case %s.calls - %.0f\n", name, calls);
+    for (int i = 0; i < CASE_COUNTERS; i++)
+        if (now.is_known[i])
+            printf("case %s.%s - %.0f\n", name, case_counter_names[i], case_grown(&now, i));
+    fflush(stdout);
+}
+
+/* Median time per operation over at most `batches` of `count`; `run(count)` does that many. Fewer when
+ * they take long, so that a disturbed run comes to its end. */
+static void case_repeated(const char *name, void (*run)(int count), int count, int batches)
+{
+    double spent_ns = 0;
+    int done = 0;
+    case_count();
+    while (done < batches && spent_ns < CASE_MOST_NS) {
+        uint64_t start = case_ticks();
+        run(count);
+        double batch_ns = case_ns(case_ticks() - start) - case_own_ns;
+        spent_ns += batch_ns;
+        case_samples[done++] = batch_ns / count;
+    }
+    case_counted(name, (double)done * count);
+    case_print(name, "", "ns", case_quantile(done, 0.5));
+}
+
+/* The same after a warm-up, over as many as figures of single calls have. */
 static void case_batches(const char *prefix, const char *name, void (*run)(int count), int count)
 {
     char full[64];
     snprintf(full, sizeof full, "%s%s", prefix, name);
     run(CASE_WARM / count * count + count);
-    for (int batch = 0; batch < CASE_BATCHES; batch++) {
-        uint64_t start = case_ticks();
-        run(count);
-        case_samples[batch] = (case_ns(case_ticks() - start) - case_own_ns) / count;
-    }
-    case_print(full, "", "ns", case_quantile(CASE_BATCHES, 0.5));
+    case_repeated(full, run, count, CASE_BATCHES);
 }
 
 /* 99th percentile of single operations. */
 static void case_singles(const char *prefix, const char *name, void (*run)(int count))
 {
     char full[64];
-    snprintf(full, sizeof full, "%s%s", prefix, name);
+    snprintf(full, sizeof full, "%s%s_p99", prefix, name);
     run(CASE_WARM);
+    case_count();
     for (int i = 0; i < CASE_SINGLES; i++) {
         uint64_t start = case_ticks();
         run(1);
         case_samples[i] = case_ns(case_ticks() - start) - case_own_ns;
     }
-    case_print(full, "_p99", "ns", case_quantile(CASE_SINGLES, 0.99));
+    case_counted(full, CASE_SINGLES);
+    case_print(full, "", "ns", case_quantile(CASE_SINGLES, 0.99));
 }
 
 #endif

@@ -13,14 +13,14 @@
 #define _GNU_SOURCE
 #include <ferry.h>
 
+#include "batch.h"
 #include "case.h"
+#include "together.h"
 #include "uring.h"
 
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/wait.h>
 
 enum { DEPTH = FERRY_ENTRIES, SHARE_SECONDS = 2, QUIET_SECONDS = 10 };
 
@@ -49,8 +49,7 @@ static struct timespec moment;
             EXPECT(ferry_call(__VA_ARGS__), expected);                                             \
     }
 
-static long parent;
-OPERATION(getppid, parent, SYS_getppid)
+OPERATION(getppid, batch_parent, SYS_getppid)
 OPERATION(read_1, 1, SYS_read, zero, &byte, 1)
 OPERATION(write_1, 1, SYS_write, null, &byte, 1)
 OPERATION(fstat, 0, SYS_fstat, file, &status)
@@ -68,75 +67,15 @@ static void measure_traps(void)
     case_singles("trap_", "getppid", trap_getppid);
 }
 
-static int batch;
-
-/* `count` calls in batches of `batch`. */
-static void post_batches(int count)
-{
-    int indexes[DEPTH];
-    for (; count > 0; count -= batch) {
-        for (int i = 0; i < batch; i++)
-            if ((indexes[i] = ferry_prep(SYS_getppid)) < 0)
-                case_fail("ferry_prep");
-        ferry_submit();
-        /* From the last: when it is there, the others mostly are too. */
-        for (int i = batch - 1; i >= 0; i--)
-            EXPECT(ferry_result(indexes[i]), parent);
-    }
-}
-
-struct shares {
-    volatile int go, stop;
-    struct {
-        volatile uint64_t calls;
-        char own_line[56];
-    } of[2];
-};
-
-static void post_until_stopped(struct shares *shares, int self)
-{
-    uint64_t calls = 0;
-    parent = getppid();
-    if (!ferry_available())
-        _exit(1);
-    while (!shares->go)
-        syscall(SYS_sched_yield);
-    while (!shares->stop) {
-        post_getppid(16);
-        calls += 16;
-    }
-    shares->of[self].calls = calls;
-    _exit(0);
-}
-
 /* Two processes post for a while: who got less, over who got more. */
 static void measure_shares(void)
 {
-    struct shares *shares = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t children[2];
     double calls[2];
-    if (shares == MAP_FAILED)
-        case_fail("mmap");
-    for (int self = 0; self < 2; self++) {
-        children[self] = fork();
-        if (children[self] < 0)
-            case_fail("fork");
-        if (children[self] == 0)
-            post_until_stopped(shares, self);
-    }
-    usleep(50000);
-    shares->go = 1;
-    sleep(SHARE_SECONDS);
-    shares->stop = 1;
-    for (int self = 0; self < 2; self++) {
-        int how;
-        if (waitpid(children[self], &how, 0) < 0 || how != 0)
-            case_fail("a process that posts");
-        calls[self] = (double)shares->of[self].calls;
-    }
+    double each_ns = together("two_processes_share", TOGETHER_PROCESSES, 2, SHARE_SECONDS * 1e9,
+                              batch_prepare, post_getppid, 16, calls);
     double worst = calls[0] < calls[1] ? calls[0] : calls[1];
     case_print("two_processes_share", "", "ratio", worst / (calls[0] + calls[1] - worst));
-    case_print("two_processes_rate", "", "calls/s", (calls[0] + calls[1]) / SHARE_SECONDS);
+    case_print("two_processes_rate", "", "calls/s", 1e9 / each_ns);
 }
 
 /* A counter of one core in /proc/ferry/counters, lines `coreN NAME VALUE`; -1 where there is none. */
@@ -189,7 +128,7 @@ static void measure_posted(void)
     for (batch = 1; batch <= DEPTH; batch *= 2) {
         char name[32];
         snprintf(name, sizeof name, "getppid_batch_%d", batch);
-        case_batches("posted_", name, post_batches, 4 * DEPTH);
+        case_batches("posted_", name, batch_post, 4 * DEPTH);
     }
     measure_shares();
 }
@@ -218,7 +157,7 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     case_begin(what);
-    parent = syscall(SYS_getppid);
+    batch_parent = syscall(SYS_getppid);
     zero = open("/dev/zero", O_RDONLY);
     null = open("/dev/null", O_WRONLY);
     file = open("/tmp/posted", O_RDWR | O_CREAT | O_TRUNC, 0600);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::statistics::{self, Interval};
-use super::suite::{Case, Suite};
+use super::suite::{Case, Curve, Suite, Target};
 
 /// Follows the name of a side in figures of the peer as Debian boots it by default.
 pub const DEFAULTS: &str = "@defaults";
@@ -64,7 +64,8 @@ pub fn outcomes(suite: &Suite, samples: &Samples, is_native: bool) -> Vec<Outcom
     let mut outcomes: Vec<Outcome> =
         cases.map(|case| outcome(suite.name, case, case.ferry, case.peer, samples)).collect();
     for curve in suite.curves.iter().filter(|_| !is_native) {
-        for value in curve.values {
+        let first = outcomes.len();
+        for (at, value) in curve.values.iter().enumerate() {
             let name = |figure: &str| figure.replace("{}", &value.to_string());
             let (ferry, peer) = (name(curve.case.ferry), name(curve.case.peer));
             let mut point = outcome(suite.name, &curve.case, &ferry, &peer, samples);
@@ -72,10 +73,50 @@ pub fn outcomes(suite: &Suite, samples: &Samples, is_native: bool) -> Vec<Outcom
             point.plot = Some(curve.plot.to_owned());
             point.x_label = Some(curve.x.to_owned());
             point.x = Some(f64::from(*value));
+            point.paper =
+                curve.case.papers.get(at).map(|paper| (*paper).to_owned()).or(point.paper);
             outcomes.push(point);
+        }
+        if let Some(most) = curve.case.ahead_from {
+            let line = ahead_from(suite.name, curve, most, &outcomes[first..]);
+            outcomes.push(line);
         }
     }
     outcomes
+}
+
+/// The least value of a curve from which on Ferry is ahead at every one. Without such a value, though
+/// all were measured, the target is missed and there is no figure.
+fn ahead_from(suite: &str, curve: &Curve, most: f64, points: &[Outcome]) -> Outcome {
+    let is_ahead = |ratio: f64| if curve.case.is_rate { ratio > 1.0 } else { ratio < 1.0 };
+    let ratios: Option<Vec<f64>> = points.iter().map(|point| point.ratio).collect();
+    let behind = ratios.as_ref().map(|ratios| {
+        let last = ratios.iter().rposition(|ratio| !is_ahead(*ratio));
+        last.map_or(0, |last| last + 1)
+    });
+    let value = behind.and_then(|at| curve.values.get(at)).map(|value| f64::from(*value));
+    Outcome {
+        suite: suite.to_owned(),
+        case: format!("{}: ahead from", curve.case.name),
+        unit: curve.x.to_owned(),
+        ferry: value,
+        peer: None,
+        ratio: None,
+        ratio_low: None,
+        ratio_high: None,
+        repeats: points.iter().map(|point| point.repeats).min().unwrap_or(0),
+        beside: points.first().map_or(String::new(), |point| point.beside.clone()),
+        peer_defaults: None,
+        plot: None,
+        x_label: None,
+        x: None,
+        target: Some(most),
+        target_of: Target::ValueAtMost(most).relation().to_owned(),
+        met: behind.map(|_| value.is_some_and(|value| value <= most)),
+        counters: BTreeMap::new(),
+        paper: None,
+        samples: Vec::new(),
+    }
 }
 
 /// The side of a figure's name.
@@ -213,7 +254,7 @@ pub fn print_columns<const COUNT: usize>(heads: &[&str; COUNT], rows: &[[String;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::suite::{Curve, Target, case};
+    use crate::bench::suite::case;
 
     fn samples(figures: &[(&str, &[f64])]) -> Samples {
         figures.iter().map(|(name, values)| ((*name).to_owned(), values.to_vec())).collect()
@@ -284,6 +325,32 @@ mod tests {
         let ratios: Vec<_> = points.iter().map(|point| (point.x, point.ratio)).collect();
         assert_eq!(ratios, [(Some(1.0), Some(0.5)), (Some(64.0), Some(0.25))]);
         assert_eq!((points[1].case.as_str(), points[1].met), ("c, 64", None));
+    }
+
+    #[test]
+    fn ahead_means_at_all_later_values_too() {
+        static CURVE: Curve = Curve {
+            plot: "p",
+            x: "coroutines",
+            values: &[1, 2, 4],
+            case: case("c", "ns", "a {}", "b", 1.0).papers(&["one", "two"]).ahead_from(2.0),
+        };
+        let suite = Suite { name: "s", curves: std::slice::from_ref(&CURVE), ..Suite::EMPTY };
+        let found = |figures: [f64; 3]| {
+            let [one, two, four] = figures.each_ref().map(std::slice::from_ref);
+            let samples = samples(&[("a 1", one), ("a 2", two), ("a 4", four), ("b", &[5.0])]);
+            let mut outcomes = outcomes(&suite, &samples, false);
+            let papers: Vec<_> = outcomes.iter().map(|line| line.paper.as_deref()).collect();
+            assert_eq!(papers, [Some("one"), Some("two"), None, None]);
+            let line = outcomes.pop().unwrap();
+            (line.ferry, line.met)
+        };
+        assert_eq!(found([4.0, 4.0, 4.0]), (Some(1.0), Some(true)));
+        assert_eq!(found([6.0, 4.0, 4.0]), (Some(2.0), Some(true)));
+        assert_eq!(found([4.0, 6.0, 4.0]), (Some(4.0), Some(false)));
+        assert_eq!(found([4.0, 4.0, 6.0]), (None, Some(false)));
+        let unmeasured = outcomes(&suite, &Samples::new(), false).pop().unwrap();
+        assert_eq!((unmeasured.ferry, unmeasured.met), (None, None));
     }
 
     #[test]

@@ -103,6 +103,10 @@ pub struct Case {
     pub counters: &'static [&'static str],
     /// What a paper reports for the like.
     pub paper: Option<&'static str>,
+    /// The same for each value of a curve, where it has one.
+    pub papers: &'static [&'static str],
+    /// On a curve: Ferry wants to be ahead from this value on.
+    pub ahead_from: Option<f64>,
 }
 
 /// One case for each of some values of something, drawn as a plot. `{}` in the names of the figures
@@ -201,7 +205,18 @@ pub const fn case(
     most: f64,
 ) -> Case {
     let target = Target::RatioAtMost(most);
-    Case { name, unit, ferry, peer, is_rate: false, target, counters: &[], paper: None }
+    Case {
+        name,
+        unit,
+        ferry,
+        peer,
+        is_rate: false,
+        target,
+        counters: &[],
+        paper: None,
+        papers: &[],
+        ahead_from: None,
+    }
 }
 
 impl Case {
@@ -234,6 +249,19 @@ impl Case {
     /// With what a paper says.
     pub const fn paper(mut self, paper: &'static str) -> Case {
         self.paper = Some(paper);
+        self
+    }
+
+    /// With what a paper says for each value of a curve, in their order.
+    pub const fn papers(mut self, papers: &'static [&'static str]) -> Case {
+        self.papers = papers;
+        self
+    }
+
+    /// With one more line after a curve: the least value from which on Ferry is ahead at all of them,
+    /// which has to be at most so much.
+    pub const fn ahead_from(mut self, most: f64) -> Case {
+        self.ahead_from = Some(most);
         self
     }
 }

@@ -2,13 +2,15 @@
 
 mod boot;
 mod idle;
+mod memsc;
 mod null;
 mod posted;
 
 use super::suite::Suite;
 
 /// All of them, in the order of `--list`.
-pub static SUITES: &[&Suite] = &[&null::SUITE, &posted::SUITE, &boot::SUITE, &idle::SUITE];
+pub static SUITES: &[&Suite] =
+    &[&null::SUITE, &posted::SUITE, &boot::SUITE, &idle::SUITE, &memsc::SUITE];
 
 /// The suite of this name.
 pub fn find(name: &str) -> Option<&'static Suite> {
