@@ -69,28 +69,36 @@ pub fn watch_interrupts() -> Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
+/// The sides of a suite's runs, in the order in which they are measured.
+pub fn plan(suite: &Suite, wanted: Wanted) -> Vec<String> {
+    let repeats = (1..=wanted.repeats).flat_map(|repeat| runs_of(suite, wanted, repeat == 1));
+    repeats.map(|(run, mitigations)| side_of(run, mitigations)).collect()
+}
+
+/// What the figures of a run begin with.
+fn side_of(run: &Run, mitigations: Mitigations) -> String {
+    match mitigations {
+        Mitigations::Off => run.side.to_owned(),
+        Mitigations::Defaults => format!("{}{DEFAULTS}", run.side),
+    }
+}
+
 /// Measures a suite. `keep` is called after each repeat with what there is so far.
 pub fn measure(
     suite: &Suite,
     wanted: Wanted,
     interrupted: &AtomicBool,
+    progress: &mut Progress,
     mut keep: impl FnMut(&Measured) -> Result<()>,
 ) -> Result<Measured> {
     let tools = Tools::prepare(suite, wanted)?;
     let mut measured = Measured::default();
-    let total = runs_of(suite, wanted, true).count()
-        + runs_of(suite, wanted, false).count() * (wanted.repeats as usize - 1);
-    let mut progress = Progress::new(suite.name, total);
     for repeat in 1..=wanted.repeats {
         for (run, mitigations) in runs_of(suite, wanted, repeat == 1) {
-            let side = match mitigations {
-                Mitigations::Off => run.side.to_owned(),
-                Mitigations::Defaults => format!("{}{DEFAULTS}", run.side),
-            };
-            progress.show(&side, repeat, wanted.repeats);
+            let side = side_of(run, mitigations);
+            progress.show(suite.name, &side, repeat, wanted.repeats);
             let result = tools.run(run, mitigations);
             if interrupted.load(Ordering::Relaxed) {
-                progress.clear();
                 measured.failures.push(format!("{}: interrupted in repeat {repeat}", suite.name));
                 keep(&measured)?;
                 return Ok(measured);
@@ -111,7 +119,6 @@ pub fn measure(
         }
         keep(&measured)?;
     }
-    progress.clear();
     Ok(measured)
 }
 

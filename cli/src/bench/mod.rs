@@ -7,11 +7,14 @@
 
 mod boot;
 mod compare;
+mod curves;
 mod footprint;
 mod guest;
 mod host_cpu;
+mod html;
 mod measure;
 mod outcome;
+mod outputs;
 mod peer;
 mod progress;
 mod record;
@@ -19,16 +22,21 @@ mod report;
 mod statistics;
 mod suite;
 mod suites;
+mod table;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
 use measure::Wanted;
+use outputs::Outputs;
+use progress::Progress;
 use record::Record;
+use suite::Suite;
 
 use crate::status::Usage;
 
@@ -39,7 +47,7 @@ const QUICK: u32 = 3;
 #[derive(Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  ferry bench posted --quick\n  ferry bench null --repeat 5 --json null.json"
+    after_help = "Examples:\n  ferry bench posted --quick\n  ferry bench null --repeat 5 --html null.html"
 )]
 pub struct Arguments {
     /// The suites to run; `ferry bench --list` names them.
@@ -68,6 +76,9 @@ pub struct Arguments {
     /// Write the results to FILE as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the results to FILE as a page with plots.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Keep the results, with machine, versions and command line, in DIR.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -83,6 +94,14 @@ enum Action {
         first: PathBuf,
         /// Other results of the same suite.
         second: PathBuf,
+    },
+    /// Make the page of results once more.
+    Report {
+        /// Results: a directory that `ferry bench` named.
+        results: PathBuf,
+        /// Where the page goes; else `report.html` in that directory.
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
     },
     /// Keep results in the source tree and make docs/results.md of them.
     Record {
@@ -104,6 +123,9 @@ enum PeerChoice {
 pub fn run(options: &Arguments) -> Result<u8> {
     match &options.action {
         Some(Action::Compare { first, second }) => compare::run(first, second).map(|()| 0),
+        Some(Action::Report { results, html }) => {
+            outputs::report(results, html.as_deref()).map(|()| 0)
+        }
         Some(Action::Record { results }) => report::run(results).map(|()| 0),
         None if options.list => {
             for suite in suites::SUITES {
@@ -136,41 +158,63 @@ fn measure_all(options: &Arguments) -> Result<u8> {
         deadline: options.deadline.map(Duration::from_secs),
     };
     let mut record = Record::begin(wanted.repeats);
+    let directory =
+        options.out.clone().unwrap_or_else(|| record.default_directory(&options.suites));
+    let outputs = Outputs::new(directory, options.json.clone(), options.html.clone())?;
     if let Some(warning) = record.circumstances.warning() {
         eprintln!("ferry bench: {warning}");
     }
-    let directory =
-        options.out.clone().unwrap_or_else(|| record.default_directory(&options.suites));
-    // Better known now than after the first repeat.
-    std::fs::create_dir_all(&directory)
-        .with_context(|| format!("cannot create {} for the results", directory.display()))?;
     let interrupted = measure::watch_interrupts()?;
+    let mut progress = Progress::new(plan(&chosen, wanted));
+    let is_alone = chosen.len() == 1;
     for suite in chosen {
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
         let earlier = record.clone();
-        let measured = measure::measure(suite, wanted, &interrupted, |measured| {
-            record = earlier.clone();
+        let with = |measured: &measure::Measured| {
+            let mut record = earlier.clone();
             record.outcomes.extend(outcome::outcomes(suite, &measured.samples, wanted.is_native));
             record.failures.extend(measured.failures.iter().cloned());
-            record.write(&directory)
-        })?;
-        let outcomes = outcome::outcomes(suite, &measured.samples, wanted.is_native);
-        outcome::print_table(&outcomes);
-        for failure in &measured.failures {
-            eprintln!("ferry bench: {failure}");
+            record
+        };
+        let measured = measure::measure(suite, wanted, &interrupted, &mut progress, |measured| {
+            outputs.write_figures(&with(measured))
+        });
+        match measured {
+            Ok(measured) => record = with(&measured),
+            Err(error) if is_alone => return Err(error),
+            // What the other suites need may be there.
+            Err(error) => record.failures.push(format!("{}: {error:#}", suite.name)),
         }
+        progress.skip(suite.name);
+        progress.aside(|| print_new(&earlier, &record));
+        outputs.write(&record)?;
     }
+    progress.clear();
     // What the peer is may only be known now; the load by now is the benchmark's own.
     let load = record.circumstances.load;
     record.circumstances = record::Circumstances { load, ..record::Circumstances::look() };
-    record.write(&directory)?;
-    eprintln!("ferry bench: the results are in {}", directory.display());
-    if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&record.outcomes)?;
-        std::fs::write(path, text + "\n")
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    outputs.write(&record)?;
+    eprintln!("ferry bench: the results are in {}", outputs.directory().display());
     Ok(u8::from(!record.failures.is_empty()))
+}
+
+/// Everything that will run: suites and sides.
+fn plan(suites: &[&Suite], wanted: Wanted) -> Vec<(String, String)> {
+    let of = |suite: &&Suite| {
+        let name = suite.name.to_owned();
+        measure::plan(suite, wanted).into_iter().map(move |side| (name.clone(), side))
+    };
+    suites.iter().flat_map(of).collect()
+}
+
+/// Prints what a suite added to the record.
+fn print_new(earlier: &Record, record: &Record) {
+    let text = table::to_text(&record.outcomes[earlier.outcomes.len()..]);
+    // Whoever closed standard output does not want to read it; the results are kept all the same.
+    drop(std::io::stdout().write_all(text.as_bytes()));
+    for failure in &record.failures[earlier.failures.len()..] {
+        eprintln!("ferry bench: {failure}");
+    }
 }

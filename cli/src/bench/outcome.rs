@@ -1,11 +1,11 @@
-//! Outcomes: what is made of the figures, and the table of them.
+//! Outcomes: what is made of the figures.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::statistics::{self, Interval};
-use super::suite::{Case, Curve, Suite, Target};
+use super::suite::{Case, Curve, Place, Suite, Target};
 
 /// Follows the name of a side in figures of the peer as Debian boots it by default.
 pub const DEFAULTS: &str = "@defaults";
@@ -34,8 +34,18 @@ pub struct Outcome {
     pub ratio_high: Option<f64>,
     /// Measurements that both sides have at least; Ferry's where there is no other side.
     pub repeats: usize,
-    /// Name of the side that Ferry is compared with; empty where there is none.
+    /// What `ferry` was measured on, in words.
+    #[serde(default)]
+    pub side: String,
+    /// What `peer` was measured on, in words; empty where there is nothing to compare with.
+    #[serde(default)]
     pub beside: String,
+    /// Name of the figure that `ferry` is made of, with `{}` for what is varied.
+    #[serde(default)]
+    pub figure: String,
+    /// Likewise for `peer`.
+    #[serde(default)]
+    pub peer_figure: String,
     /// Median of the peer as Debian boots it by default, with its mitigations.
     pub peer_defaults: Option<f64>,
     /// The plot that it is a point of.
@@ -51,24 +61,29 @@ pub struct Outcome {
     /// Whether Ferry reaches it; `None` when it was not measured.
     pub met: Option<bool>,
     /// Medians of the figures beside; those of the peer are named `peer ...`.
+    #[serde(default)]
     pub counters: BTreeMap<String, f64>,
     /// What a paper reports for the like.
     pub paper: Option<String>,
     /// Ferry's figures, one per repeat.
+    #[serde(default)]
     pub samples: Vec<f64>,
+    /// Those of the other side.
+    #[serde(default)]
+    pub peer_samples: Vec<f64>,
 }
 
 /// The outcomes of a suite; with `is_native`, of the cases that the host alone yields.
 pub fn outcomes(suite: &Suite, samples: &Samples, is_native: bool) -> Vec<Outcome> {
     let cases = suite.cases.iter().filter(|case| !is_native || case.ferry.starts_with("host "));
     let mut outcomes: Vec<Outcome> =
-        cases.map(|case| outcome(suite.name, case, case.ferry, case.peer, samples)).collect();
+        cases.map(|case| outcome(suite, case, case.ferry, case.peer, samples)).collect();
     for curve in suite.curves.iter().filter(|_| !is_native) {
         let first = outcomes.len();
         for (at, value) in curve.values.iter().enumerate() {
             let name = |figure: &str| figure.replace("{}", &value.to_string());
             let (ferry, peer) = (name(curve.case.ferry), name(curve.case.peer));
-            let mut point = outcome(suite.name, &curve.case, &ferry, &peer, samples);
+            let mut point = outcome(suite, &curve.case, &ferry, &peer, samples);
             point.case = format!("{}, {value}", curve.case.name);
             point.plot = Some(curve.plot.to_owned());
             point.x_label = Some(curve.x.to_owned());
@@ -105,7 +120,10 @@ fn ahead_from(suite: &str, curve: &Curve, most: f64, points: &[Outcome]) -> Outc
         ratio_low: None,
         ratio_high: None,
         repeats: points.iter().map(|point| point.repeats).min().unwrap_or(0),
+        side: points.first().map_or(String::new(), |point| point.side.clone()),
         beside: points.first().map_or(String::new(), |point| point.beside.clone()),
+        figure: curve.case.ferry.to_owned(),
+        peer_figure: curve.case.peer.to_owned(),
         peer_defaults: None,
         plot: None,
         x_label: None,
@@ -116,12 +134,28 @@ fn ahead_from(suite: &str, curve: &Curve, most: f64, points: &[Outcome]) -> Outc
         counters: BTreeMap::new(),
         paper: None,
         samples: Vec::new(),
+        peer_samples: Vec::new(),
     }
 }
 
 /// The side of a figure's name.
 pub fn side(figure: &str) -> &str {
     figure.split(' ').next().unwrap_or(figure)
+}
+
+/// A figure's side for people: `Ferry posted`, `Linux`.
+fn side_in_words(suite: &Suite, figure: &str) -> String {
+    let side = side(figure);
+    let place = suite.runs.iter().find(|run| run.side == side).map(|run| run.place);
+    match place {
+        Some(Place::Ferry(_)) if side == "ferry" => "Ferry".to_owned(),
+        Some(Place::Ferry(_)) => format!("Ferry {side}"),
+        Some(Place::Peer(_)) => match side.strip_prefix("linux").unwrap_or(side) {
+            "" => "Linux".to_owned(),
+            which => format!("Linux {}", which.trim_start_matches(['_', '-'])),
+        },
+        Some(Place::Host) | None => side.to_owned(),
+    }
 }
 
 /// The counters of a figure: `SIDE FIGURE.WHAT`.
@@ -136,16 +170,18 @@ fn counters<'a>(
     })
 }
 
-fn outcome(suite: &str, case: &Case, ferry: &str, peer: &str, samples: &Samples) -> Outcome {
+fn outcome(suite: &Suite, case: &Case, ferry: &str, peer: &str, samples: &Samples) -> Outcome {
     let figures = |name: &str| -> Vec<f64> {
         let figures = samples.get(name).into_iter().flatten();
-        figures.map(|figure| if case.is_rate { 1e3 / figure } else { *figure }).collect()
+        let figures = figures.map(|figure| if case.is_rate { 1e3 / figure } else { *figure });
+        // The rate of what took no time is no figure.
+        figures.filter(|figure| figure.is_finite()).collect()
     };
     let peer_defaults = match peer.split_once(' ') {
         Some((side, figure)) => figures(&format!("{side}{DEFAULTS} {figure}")),
         None => Vec::new(),
     };
-    let beside = side(peer).to_owned();
+    let (side, beside) = (side_in_words(suite, ferry), side_in_words(suite, peer));
     let counted = counters(ferry, "", samples).chain(counters(peer, "peer ", samples));
     let (ferry, peer) = (figures(ferry), figures(peer));
     let interval = statistics::ratio_interval(&ferry, &peer);
@@ -156,7 +192,7 @@ fn outcome(suite: &str, case: &Case, ferry: &str, peer: &str, samples: &Samples)
         Some((name.split(' ').next_back()?.to_owned(), value))
     });
     Outcome {
-        suite: suite.to_owned(),
+        suite: suite.name.to_owned(),
         case: case.name.to_owned(),
         unit: case.unit.to_owned(),
         ferry: value,
@@ -165,7 +201,10 @@ fn outcome(suite: &str, case: &Case, ferry: &str, peer: &str, samples: &Samples)
         ratio_low: interval.map(|Interval { low, .. }| low),
         ratio_high: interval.map(|Interval { high, .. }| high),
         repeats: if case.peer.is_empty() { ferry.len() } else { ferry.len().min(peer.len()) },
+        side,
         beside,
+        figure: case.ferry.to_owned(),
+        peer_figure: case.peer.to_owned(),
         peer_defaults: statistics::median(&peer_defaults),
         plot: None,
         x_label: None,
@@ -176,92 +215,32 @@ fn outcome(suite: &str, case: &Case, ferry: &str, peer: &str, samples: &Samples)
         counters: named.chain(counted).collect(),
         paper: case.paper.map(str::to_owned),
         samples: ferry,
-    }
-}
-
-/// A figure for people: three significant digits at least, `-` for none.
-pub fn figure(value: Option<f64>) -> String {
-    match value {
-        None => "-".to_owned(),
-        Some(value) if value == 0.0 || value.abs() >= 100.0 => format!("{value:.0}"),
-        Some(value) if value.abs() >= 10.0 => format!("{value:.1}"),
-        Some(value) => format!("{value:.3}"),
-    }
-}
-
-/// `yes`, `no`, or `-` when it was not measured.
-pub fn yes_or_no(met: Option<bool>) -> &'static str {
-    match met {
-        Some(true) => "yes",
-        Some(false) => "no",
-        None => "-",
-    }
-}
-
-/// The rows of the table, as cells.
-pub fn rows(outcomes: &[Outcome]) -> Vec<[String; 8]> {
-    let row = |row: &Outcome| {
-        let interval = match (row.ratio_low, row.ratio_high) {
-            (None, _) | (_, None) => String::new(),
-            (low, high) => format!("{}..{}", figure(low), figure(high)),
-        };
-        [
-            row.case.clone(),
-            row.unit.clone(),
-            figure(row.ferry),
-            figure(row.peer),
-            figure(row.ratio),
-            interval,
-            row.target.map_or(String::new(), |target| format!("{} {target}", row.target_of)),
-            yes_or_no(row.met).to_owned(),
-        ]
-    };
-    outcomes.iter().map(row).collect()
-}
-
-/// Heads of the columns of `rows`.
-pub const HEADS: [&str; 8] = ["case", "unit", "Ferry", "beside", "ratio", "95 %", "target", "met"];
-
-/// Prints the table on standard output.
-pub fn print_table(outcomes: &[Outcome]) {
-    print_columns(&HEADS, &rows(outcomes));
-    for outcome in outcomes.iter().filter(|outcome| !outcome.counters.is_empty()) {
-        let counters = outcome.counters.iter();
-        let counters = counters.map(|(name, value)| format!("{name} {}", figure(Some(*value))));
-        println!("{}: {}", outcome.case, counters.collect::<Vec<_>>().join(", "));
-    }
-}
-
-/// Prints cells in columns: the first to the left, the others to the right.
-pub fn print_columns<const COUNT: usize>(heads: &[&str; COUNT], rows: &[[String; COUNT]]) {
-    let widths: [usize; COUNT] = std::array::from_fn(|at| {
-        let cells = rows.iter().map(|row| row[at].chars().count());
-        cells.chain([heads[at].len()]).max().unwrap_or(0)
-    });
-    let print = |cells: [&str; COUNT]| {
-        let mut line = format!("{:<width$}", cells[0], width = widths[0]);
-        for (cell, width) in cells.iter().zip(widths).skip(1) {
-            line += &format!("  {cell:>width$}");
-        }
-        println!("{}", line.trim_end());
-    };
-    print(*heads);
-    for row in rows {
-        print(std::array::from_fn(|at| row[at].as_str()));
+        peer_samples: peer,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::suite::case;
+    use crate::bench::suite::{case, program};
+
+    static SUITE: Suite = Suite {
+        name: "s",
+        runs: &[
+            program("a", Place::Ferry("remote"), &[]),
+            program("b", Place::Peer(""), &[]),
+            program("linux", Place::Peer(""), &[]),
+            program("linux1", Place::Peer(""), &[]),
+        ],
+        ..Suite::EMPTY
+    };
 
     fn samples(figures: &[(&str, &[f64])]) -> Samples {
         figures.iter().map(|(name, values)| ((*name).to_owned(), values.to_vec())).collect()
     }
 
     fn measured(case: Case, samples: &Samples) -> Outcome {
-        outcome("s", &case, case.ferry, case.peer, samples)
+        outcome(&SUITE, &case, case.ferry, case.peer, samples)
     }
 
     #[test]
@@ -308,7 +287,7 @@ mod tests {
         let outcome = measured(case("c", "ns", "a x", "b x", 0.5), &samples);
         let counters: Vec<_> = outcome.counters.into_iter().collect();
         assert_eq!(counters, [("peer traps".to_owned(), 3.0), ("traps".to_owned(), 8.0)]);
-        assert_eq!((outcome.beside.as_str(), outcome.peer_defaults), ("b", Some(5.0)));
+        assert_eq!((outcome.beside.as_str(), outcome.peer_defaults), ("Linux b", Some(5.0)));
     }
 
     #[test]
@@ -325,6 +304,8 @@ mod tests {
         let ratios: Vec<_> = points.iter().map(|point| (point.x, point.ratio)).collect();
         assert_eq!(ratios, [(Some(1.0), Some(0.5)), (Some(64.0), Some(0.25))]);
         assert_eq!((points[1].case.as_str(), points[1].met), ("c, 64", None));
+        assert_eq!((points[0].figure.as_str(), points[0].peer_figure.as_str()), ("a x_{}", "b x"));
+        assert_eq!((&points[0].samples, &points[0].peer_samples), (&vec![4.0], &vec![8.0]));
     }
 
     #[test]
@@ -354,10 +335,20 @@ mod tests {
     }
 
     #[test]
-    fn figures_keep_three_digits() {
-        assert_eq!(figure(Some(0.0423)), "0.042");
-        assert_eq!(figure(Some(12.34)), "12.3");
-        assert_eq!(figure(Some(1234.5)), "1234");
-        assert_eq!(figure(None), "-");
+    fn sides_are_told_in_words() {
+        let of = |figure| side_in_words(&SUITE, figure);
+        let words = ["a x", "b x", "linux x", "linux1 x", "gone x", ""].map(of);
+        assert_eq!(words, ["Ferry a", "Linux b", "Linux", "Linux 1", "gone", ""]);
+    }
+
+    #[test]
+    fn what_an_earlier_tool_did_not_write_is_empty() {
+        let outcome = measured(case("c", "ns", "a x", "b x", 0.5), &Samples::new());
+        let mut value = serde_json::to_value(&outcome).unwrap();
+        for name in ["side", "beside", "figure", "peer_figure", "peer_samples", "plot", "x"] {
+            value.as_object_mut().unwrap().remove(name).unwrap();
+        }
+        let read: Outcome = serde_json::from_value(value).unwrap();
+        assert_eq!((read.case.as_str(), read.beside.as_str(), read.x), ("c", "", None));
     }
 }

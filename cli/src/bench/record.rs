@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -118,6 +118,49 @@ impl Record {
         }
     }
 
+    /// Commit, processor and QEMU, on one line.
+    pub fn summary(&self) -> String {
+        let of = &self.circumstances;
+        format!(
+            "{}, {}, {}, {}, {} repeats",
+            self.date(),
+            of.commit,
+            of.processor,
+            of.qemu,
+            self.repeats
+        )
+    }
+
+    /// When it began, in universal time.
+    pub fn date(&self) -> String {
+        let time = UNIX_EPOCH + Duration::from_secs(self.started);
+        humantime::format_rfc3339_seconds(time).to_string()
+    }
+
+    /// The virtual CPUs that the command line asked for.
+    pub fn cpus(&self) -> Option<&str> {
+        let mut words = self.command.iter();
+        while let Some(word) = words.next() {
+            match word.strip_prefix("--cpus") {
+                Some("") => return words.next().map(String::as_str),
+                Some(rest) => return rest.strip_prefix('='),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// The names of the suites that it has outcomes of, in their order.
+    pub fn suites(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for outcome in &self.outcomes {
+            if !names.contains(&outcome.suite.as_str()) {
+                names.push(&outcome.suite);
+            }
+        }
+        names
+    }
+
     /// Where it is kept unless the user says otherwise.
     pub fn default_directory(&self, suites: &[String]) -> PathBuf {
         let name = format!("{}-{}", suites.join("-"), self.started);
@@ -172,6 +215,20 @@ mod tests {
         record.write(directory.path()).unwrap();
         assert_eq!(Record::read(directory.path()).unwrap(), record);
         assert_eq!(Record::read(&directory.path().join(FILE)).unwrap(), record);
+    }
+
+    #[test]
+    fn a_record_says_when_and_with_how_many_processors_it_was_made() {
+        let mut record = Record::begin(3);
+        record.started = 1_795_273_644;
+        assert_eq!(record.date(), "2026-11-21T15:07:24Z");
+        for (words, cpus) in [("null --cpus 4", Some("4")), ("--cpus=2", Some("2")), ("null", None)]
+        {
+            record.command = words.split(' ').map(str::to_owned).collect();
+            assert_eq!(record.cpus(), cpus);
+        }
+        record.started = u64::from(u32::MAX);
+        assert!(record.summary().contains("2106") && record.suites().is_empty());
     }
 
     #[test]

@@ -2,28 +2,27 @@
 //! are kept there.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use super::outcome::{HEADS, rows};
+use super::curves::plots;
+use super::outputs::write;
 use super::record::Record;
 use super::suites::SUITES;
+use super::table;
 use crate::run::source_root;
 
 /// Keeps the results in `directory`: one file per suite.
 pub fn run(directory: &Path) -> Result<()> {
     let record = Record::read(directory)?;
     let kept = source_root().join("bench/results");
-    let mut names: Vec<&str> = record.outcomes.iter().map(|row| row.suite.as_str()).collect();
-    names.dedup();
+    let names = record.suites();
     if names.is_empty() {
         bail!("{} has no outcomes to keep", directory.display());
     }
     for name in names {
-        let mut of_suite = record.clone();
-        of_suite.outcomes.retain(|row| row.suite == name);
-        let text = serde_json::to_string_pretty(&of_suite)? + "\n";
+        let text = serde_json::to_string_pretty(&of_suite(&record, name))? + "\n";
         std::fs::create_dir_all(&kept)?;
         write(&kept.join(format!("{name}.json")), &text)?;
     }
@@ -40,8 +39,15 @@ pub fn run(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write(path: &PathBuf, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+/// What a record says about one suite.
+fn of_suite(record: &Record, name: &str) -> Record {
+    let mut of_suite = record.clone();
+    of_suite.outcomes.retain(|row| row.suite == name);
+    // Failures begin with the suite's name, and then the side or what happened.
+    of_suite.failures.retain(|failure| {
+        failure.strip_prefix(name).is_some_and(|rest| rest.starts_with([',', ':']))
+    });
+    of_suite
 }
 
 fn markdown(records: &[(&str, &str, Record)]) -> String {
@@ -70,11 +76,30 @@ fn markdown(records: &[(&str, &str, Record)]) -> String {
             of.peer,
             of.compiler,
         );
-        let _ = writeln!(page, "| {} | papers |", HEADS.join(" | "));
-        let _ = writeln!(page, "|{}", "---|".repeat(HEADS.len() + 1));
-        for (row, outcome) in rows(&record.outcomes).iter().zip(&record.outcomes) {
-            let paper = outcome.paper.as_deref().unwrap_or("");
-            let _ = writeln!(page, "| {} | {paper} |", row.join(" | "));
+        let cases = || record.outcomes.iter().filter(|outcome| outcome.plot.is_none());
+        let mut cases_table = table::cases(cases());
+        cases_table.heads.push("papers".to_owned());
+        for (row, outcome) in cases_table.rows.iter_mut().zip(cases()) {
+            row.push(outcome.paper.clone().unwrap_or_default());
+        }
+        if !cases_table.rows.is_empty() {
+            page += &cases_table.to_markdown();
+        }
+        for plot in plots(&record.outcomes) {
+            let _ = write!(page, "\n### {}\n\n{}", plot.title, table::curves(&plot).to_markdown());
+            let mut papers: Vec<&str> =
+                plot.outcomes.iter().filter_map(|outcome| outcome.paper.as_deref()).collect();
+            papers.dedup();
+            for paper in papers {
+                let _ = writeln!(page, "\nPapers: {paper}");
+            }
+        }
+        let counted: Vec<_> = cases().filter(|outcome| !outcome.counters.is_empty()).collect();
+        if !counted.is_empty() {
+            page += "\nCounted beside:\n\n";
+        }
+        for outcome in counted {
+            let _ = writeln!(page, "- {}: {}", outcome.case, table::details(outcome).join(", "));
         }
         if let Some(warning) = of.warning() {
             let _ = writeln!(page, "\nMind that {warning}.");
@@ -110,7 +135,42 @@ mod tests {
         let page = markdown(&[(suite.name, suite.about, record)]);
         let lines = page.lines().filter(|line| line.starts_with("| ")).count();
         assert_eq!(lines, suite.cases.len() + 1);
-        assert!(page.contains("| getppid, one posted | ns | 10.0 | 40.0 | 0.250 |"), "{page}");
+        assert!(
+            page.contains("| getppid, one posted | ns | 10.0 | 40.0 | Linux | 0.250 |"),
+            "{page}"
+        );
         assert!(page.contains("Failed: linux, repeat 2: it hung\n") && !page.contains("more"));
+    }
+
+    #[test]
+    fn a_file_of_a_suite_has_its_outcomes_and_failures_alone() {
+        let mut record = Record::begin(3);
+        for name in ["null", "posted"] {
+            record.outcomes.extend(outcomes(suites::find(name).unwrap(), &Samples::new(), false));
+        }
+        record.failures = ["null, linux, repeat 1: a", "nulls: b", "posted: c", "null: d"]
+            .map(str::to_owned)
+            .to_vec();
+        let null = of_suite(&record, "null");
+        assert_eq!(null.suites(), ["null"]);
+        assert_eq!(null.failures, ["null, linux, repeat 1: a", "null: d"]);
+    }
+
+    #[test]
+    fn the_page_has_curves_as_tables() {
+        let mut record = Record::begin(3);
+        record.outcomes = outcomes(suites::find("null").unwrap(), &Samples::new(), false);
+        record.outcomes.truncate(2);
+        for (outcome, x) in record.outcomes.iter_mut().zip([1.0, 64.0]) {
+            outcome.plot = Some("getppid by batch".to_owned());
+            outcome.x_label = Some("calls".to_owned());
+            outcome.x = Some(x);
+            outcome.ferry = Some(2.0 * x);
+            outcome.figure = "local batch_{}".to_owned();
+        }
+        let page = markdown(&[("null", "about", record)]);
+        let expected = "### getppid by batch\n\n| calls | Ferry local, ns |\n|--:|--:|\n\
+                        | 1 | 2.00 |\n| 64 | 128 |\n";
+        assert!(page.contains(expected), "{page}");
     }
 }

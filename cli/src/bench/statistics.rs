@@ -1,7 +1,7 @@
-//! Medians, and bootstrap intervals of ratios of medians.
+//! Medians, and bootstrap intervals of medians and of their ratios.
 //!
-//! The bootstrap draws both sides with replacement and takes the ratio of the medians of each draw
-//! (Efron's percentile method). Its generator has a fixed seed, so that the same samples always give
+//! The bootstrap draws the samples of each side with replacement and takes the median, or the ratio of
+//! the medians, of each draw (Efron's percentile method). Its generator has a fixed seed, so that the same samples always give
 //! the same interval.
 
 /// Draws of the bootstrap.
@@ -10,7 +10,7 @@ const DRAWS: usize = 2000;
 /// A value and the interval in which it lies with 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The ratio of the medians.
+    /// The median, or the ratio of the medians.
     pub middle: f64,
     /// 2.5th percentile.
     pub low: f64,
@@ -27,6 +27,12 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     Some((lower + upper) / 2.0)
 }
 
+/// The median of samples with its interval; `None` for no samples.
+pub fn median_interval(samples: &[f64]) -> Option<Interval> {
+    let middle = median(samples)?;
+    bootstrap(middle, |generator| median(&generator.resample(samples)))
+}
+
 /// The ratio of the medians of two samples with its interval; `None` when either is empty or the
 /// second has a median of zero.
 pub fn ratio_interval(numerator: &[f64], denominator: &[f64]) -> Option<Interval> {
@@ -35,12 +41,18 @@ pub fn ratio_interval(numerator: &[f64], denominator: &[f64]) -> Option<Interval
         if below == 0.0 { None } else { Some(median(above)? / below) }
     };
     let middle = ratio(numerator, denominator)?;
+    bootstrap(middle, |generator| {
+        ratio(&generator.resample(numerator), &generator.resample(denominator))
+    })
+}
+
+/// The interval of what `draw` makes of samples drawn anew.
+fn bootstrap(middle: f64, draw: impl Fn(&mut Generator) -> Option<f64>) -> Option<Interval> {
     let mut generator = Generator(0x9e37_79b9_7f4a_7c15);
-    let mut draws: Vec<f64> = (0..DRAWS)
-        .filter_map(|_| ratio(&generator.resample(numerator), &generator.resample(denominator)))
-        .collect();
+    let mut draws: Vec<f64> = (0..DRAWS).filter_map(|_| draw(&mut generator)).collect();
     draws.sort_by(f64::total_cmp);
-    let percentile = |share: f64| draws.get(((draws.len() - 1) as f64 * share).round() as usize);
+    let percentile =
+        |share: f64| draws.get(((draws.len().saturating_sub(1)) as f64 * share).round() as usize);
     Some(Interval { middle, low: *percentile(0.025)?, high: *percentile(0.975)? })
 }
 
@@ -76,6 +88,14 @@ mod tests {
     fn constant_samples_have_an_interval_of_no_width() {
         let interval = ratio_interval(&[2.0; 5], &[4.0; 5]).unwrap();
         assert_eq!(interval, Interval { middle: 0.5, low: 0.5, high: 0.5 });
+    }
+
+    #[test]
+    fn the_interval_of_a_median_lies_within_the_samples() {
+        let interval = median_interval(&[1.0, 2.0, 3.0, 4.0, 100.0]).unwrap();
+        assert_eq!(interval.middle, 3.0);
+        assert!(1.0 <= interval.low && interval.low < 3.0 && interval.high > 3.0);
+        assert_eq!(median_interval(&[]), None);
     }
 
     #[test]
