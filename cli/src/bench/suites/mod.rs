@@ -4,13 +4,14 @@ mod boot;
 mod idle;
 mod memsc;
 mod null;
+mod offload;
 mod posted;
 
 use super::suite::Suite;
 
 /// All of them, in the order of `--list`.
 pub static SUITES: &[&Suite] =
-    &[&null::SUITE, &posted::SUITE, &boot::SUITE, &idle::SUITE, &memsc::SUITE];
+    &[&null::SUITE, &posted::SUITE, &boot::SUITE, &idle::SUITE, &memsc::SUITE, &offload::SUITE];
 
 /// The suite of this name.
 pub fn find(name: &str) -> Option<&'static Suite> {
