@@ -224,11 +224,12 @@ static double case_grown(const struct case_counts *now, enum case_counter counte
     return grown > 0 ? grown : 0;
 }
 
-/* After what was timed: prints the counters of the figure. */
+/* After what was timed: prints the counters of the figure, and `calls` where that is known. */
 static void case_counted(const char *name, double calls)
 {
     struct case_counts now = case_counts_now();
-    printf("case %s.calls - %.0f\n", name, calls);
+    if (calls > 0)
+        printf("case %s.calls - %.0f\n", name, calls);
     for (int i = 0; i < CASE_COUNTERS; i++)
         if (now.is_known[i])
             printf("case %s.%s - %.0f\n", name, case_counter_names[i], case_grown(&now, i));
