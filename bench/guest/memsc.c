@@ -116,7 +116,8 @@ static void measure_work(char *const arguments[], void (*tidy)(void))
             tidy();
         case_samples[i] = busybox(arguments) / 1e6;
     }
-    case_counted(name, WORK_REPEATS);
+    /* Nobody knows how many calls another program makes. */
+    case_counted(name, 0);
     case_print(name, "", "ms", case_quantile(WORK_REPEATS, 0.5));
 }
 

@@ -6,6 +6,7 @@
 #define FERRY_BENCH_URING_H
 
 #include <linux/io_uring.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -18,6 +19,9 @@ struct uring {
     unsigned *tail, *flags, *head, *array;
     unsigned *completion_head, *completion_tail;
     struct io_uring_sqe *requests;
+    struct io_uring_cqe *completions;
+    /* Times that the kernel was entered. */
+    uint64_t enters;
 };
 
 static void *uring_map(int fd, size_t size, long offset)
@@ -56,31 +60,52 @@ static int uring_open(struct uring *ring, unsigned entries, int processor)
     ring->array = (unsigned *)(submission + options.sq_off.array);
     ring->completion_head = (unsigned *)(completion + options.cq_off.head);
     ring->completion_tail = (unsigned *)(completion + options.cq_off.tail);
+    ring->completions = (struct io_uring_cqe *)(completion + options.cq_off.cqes);
+    ring->enters = 0;
     return 0;
+}
+
+/* Waits until so many more requests have room. The polling thread gives the entries of a batch back
+ * after it has completed them. */
+static void uring_make_room(struct uring *ring, unsigned count)
+{
+    unsigned last = *ring->tail + count;
+    while (last - __atomic_load_n(ring->head, __ATOMIC_ACQUIRE) > ring->mask + 1)
+        ;
+}
+
+/* The request after the `ahead` ones that were filled since the last uring_submit(), emptied. */
+static struct io_uring_sqe *uring_request(struct uring *ring, unsigned ahead)
+{
+    unsigned index = (*ring->tail + ahead) & ring->mask;
+    ring->array[index] = index;
+    return memset(&ring->requests[index], 0, sizeof ring->requests[index]);
+}
+
+/* Gives the kernel `count` filled requests, and waits for so many completions unless it polls. */
+static void uring_submit(struct uring *ring, unsigned count, unsigned wanted)
+{
+    __atomic_store_n(ring->tail, *ring->tail + count, __ATOMIC_RELEASE);
+    if (!ring->is_polled) {
+        ring->enters++;
+        syscall(SYS_io_uring_enter, ring->fd, count, wanted, IORING_ENTER_GETEVENTS, 0, 0);
+    } else {
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        if (__atomic_load_n(ring->flags, __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP) {
+            ring->enters++;
+            syscall(SYS_io_uring_enter, ring->fd, 0, 0, IORING_ENTER_SQ_WAKEUP, 0, 0);
+        }
+    }
 }
 
 /* Submits a batch, at most as many as the ring has entries, and takes all completions. */
 static void uring_nops(struct uring *ring, unsigned count)
 {
-    unsigned tail = *ring->tail, last = tail + count;
     unsigned taken = *ring->completion_head, wanted = taken + count;
-    /* The polling thread gives the entries of the last batch back after it has completed them. */
-    while (last - __atomic_load_n(ring->head, __ATOMIC_ACQUIRE) > ring->mask + 1)
-        ;
-    for (; tail != last; tail++) {
-        struct io_uring_sqe *request = &ring->requests[tail & ring->mask];
-        memset(request, 0, sizeof *request);
-        request->opcode = IORING_OP_NOP;
-        ring->array[tail & ring->mask] = tail & ring->mask;
-    }
-    __atomic_store_n(ring->tail, last, __ATOMIC_RELEASE);
-    if (!ring->is_polled) {
-        syscall(SYS_io_uring_enter, ring->fd, count, count, IORING_ENTER_GETEVENTS, 0, 0);
-    } else {
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
-        if (__atomic_load_n(ring->flags, __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP)
-            syscall(SYS_io_uring_enter, ring->fd, 0, 0, IORING_ENTER_SQ_WAKEUP, 0, 0);
-    }
+    uring_make_room(ring, count);
+    for (unsigned ahead = 0; ahead < count; ahead++)
+        uring_request(ring, ahead)->opcode = IORING_OP_NOP;
+    uring_submit(ring, count, count);
     /* Completions of NOPs have nothing to read but that they are there. */
     while (taken != wanted) {
         taken = __atomic_load_n(ring->completion_tail, __ATOMIC_ACQUIRE);

@@ -1,6 +1,7 @@
 //! The suites, one file each.
 
 mod boot;
+mod concurrency;
 mod idle;
 mod memsc;
 mod null;
@@ -10,8 +11,15 @@ mod posted;
 use super::suite::Suite;
 
 /// All of them, in the order of `--list`.
-pub static SUITES: &[&Suite] =
-    &[&null::SUITE, &posted::SUITE, &boot::SUITE, &idle::SUITE, &memsc::SUITE, &offload::SUITE];
+pub static SUITES: &[&Suite] = &[
+    &null::SUITE,
+    &posted::SUITE,
+    &boot::SUITE,
+    &idle::SUITE,
+    &memsc::SUITE,
+    &offload::SUITE,
+    &concurrency::SUITE,
+];
 
 /// The suite of this name.
 pub fn find(name: &str) -> Option<&'static Suite> {
