@@ -9,6 +9,7 @@
 //! | library | libferry and the crate `ferry`: on Linux, with a double of the kernel, and on Ferry |
 //! | shell | tests/shell by the same busybox on Linux and on Ferry |
 //! | run | what callers of `ferry run` rely on |
+//! | page | results in a real browser, where one is installed |
 //! | fuzz | misuse of posted calls on one core and two, beside an honest program |
 //! | stress | two minutes of everything at once, and no leak |
 //!
@@ -16,10 +17,12 @@
 //! machines and files of a run are gone when it ends.
 
 mod boot;
+mod browser;
 mod cargo_tests;
 mod faults;
 mod fuzz;
 mod library;
+mod page;
 mod report;
 mod run;
 mod shell;
@@ -38,15 +41,17 @@ use report::{Case, Filter, Report};
 
 /// Stages in the order in which they run.
 const STAGES: &[&str] =
-    &["host", "loom", "miri", "syscall", "library", "shell", "run", "fuzz", "stress"];
+    &["host", "loom", "miri", "syscall", "library", "shell", "run", "page", "fuzz", "stress"];
 
 /// Folders of running tests are called this, followed by the number of their process.
 const WORK_PREFIX: &str = "test-";
 
 /// Run the tests; the last line counts what passed and what failed.
 #[derive(clap::Args)]
-#[command(after_help = "Stages: host, loom, miri, syscall, library, shell, run, fuzz, stress.\n\n\
-    Examples:\n  ferry test\n  ferry test host run/terminal\n  ferry test syscall/2-remote/musl/signal")]
+#[command(
+    after_help = "Stages: host, loom, miri, syscall, library, shell, run, page, fuzz, stress.\n\n\
+    Examples:\n  ferry test\n  ferry test host run/terminal\n  ferry test syscall/2-remote/musl/signal"
+)]
 pub struct Arguments {
     /// Only these stages, or of a stage only the cases whose name contains the text.
     #[arg(value_name = "STAGE[/TEXT]")]
@@ -121,6 +126,9 @@ fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -
     if matches!(stage, "syscall" | "library" | "shell" | "run" | "fuzz" | "stress") {
         bench.prepare(report)?;
     }
+    if stage == "page" {
+        bench.build_tool()?;
+    }
     match stage {
         "host" => cargo_tests::host(bench, filter, report),
         "loom" => cargo_tests::loom(bench, filter, report),
@@ -129,6 +137,7 @@ fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -
         "library" => library::run(bench, filter, report),
         "shell" => shell::run(bench, filter, report),
         "run" => run::run(bench, filter, report),
+        "page" => page::run(bench, filter, report),
         "fuzz" => fuzz::run(bench, filter, report),
         _ => stress::run(bench, report),
     }
@@ -138,13 +147,18 @@ impl Bench {
     /// Builds the tool and the checked kernel; costs next to nothing when they are up to date.
     fn prepare(&self, report: &Report) -> Result<()> {
         report.progress("building the tool and the checked kernel");
+        self.build_tool()?;
+        if self.builds_kernel {
+            kernel::build(&self.root, "checked", true)?;
+        }
+        Ok(())
+    }
+
+    fn build_tool(&self) -> Result<()> {
         let mut command = cargo(&self.root);
         command.args(["build", "--quiet", "--release", "--package", "cli"]);
         if !command.status().context("cannot run cargo")?.success() {
             bail!("the tool does not build");
-        }
-        if self.builds_kernel {
-            kernel::build(&self.root, "checked", true)?;
         }
         Ok(())
     }
