@@ -203,6 +203,23 @@ static struct case_counts case_counts_now(void)
     return counts;
 }
 
+/* A counter of one core of Ferry; -1 on other kernels. */
+static inline double case_core_counter(int wanted, const char *name)
+{
+    FILE *counters = fopen("/proc/ferry/counters", "r");
+    char line[256], found[64];
+    double value, wanted_value = -1;
+    int core;
+    if (!counters)
+        return -1;
+    while (fgets(line, sizeof line, counters))
+        if (sscanf(line, "core%d %63s %lf", &core, found, &value) == 3 && core == wanted &&
+            strcmp(found, name) == 0)
+            wanted_value = value;
+    fclose(counters);
+    return wanted_value;
+}
+
 /* Before what is timed. Reading the counters takes traps itself: they are counted, and left out. */
 static void case_count(void)
 {

@@ -78,25 +78,6 @@ static void measure_shares(void)
     case_print("two_processes_rate", "", "calls/s", 1e9 / each_ns);
 }
 
-/* A counter of one core in /proc/ferry/counters, lines `coreN NAME VALUE`; -1 where there is none. */
-static double counter(int wanted, const char *name)
-{
-    FILE *counters = fopen("/proc/ferry/counters", "r");
-    char line[256], found[64];
-    double sum = 0, value;
-    int core, any = 0;
-    if (!counters)
-        return -1;
-    while (fgets(line, sizeof line, counters))
-        if (sscanf(line, "core%d %63s %lf", &core, found, &value) == 3 && core == wanted &&
-            strcmp(found, name) == 0) {
-            sum += value;
-            any = 1;
-        }
-    fclose(counters);
-    return any ? sum : -1;
-}
-
 /* What the core of this program counted while `run(count)` was repeated for some seconds. */
 static void measure_quiet(void)
 {
@@ -104,15 +85,16 @@ static void measure_quiet(void)
     uint64_t calls = 0;
     if (syscall(SYS_getcpu, &core, 0, 0) != 0)
         case_fail("getcpu");
-    double traps = counter((int)core, "traps"), interrupts = counter((int)core, "interrupts");
+    double traps = case_core_counter((int)core, "traps");
+    double interrupts = case_core_counter((int)core, "interrupts");
     uint64_t end = case_ticks() + (uint64_t)(QUIET_SECONDS * 1e9 / case_ns_per_tick);
     while (case_ticks() < end) {
         post_getppid(1000);
         calls += 1000;
     }
     /* Reading a file takes a few traps more. */
-    double traps_after = counter((int)core, "traps");
-    double interrupts_after = counter((int)core, "interrupts");
+    double traps_after = case_core_counter((int)core, "traps");
+    double interrupts_after = case_core_counter((int)core, "interrupts");
     case_print("quiet_rate", "", "calls/s", (double)calls / QUIET_SECONDS);
     if (traps >= 0)
         case_print("traps_per_1000", "", "traps", (traps_after - traps) / (double)calls * 1000);

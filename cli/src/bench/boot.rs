@@ -166,7 +166,7 @@ fn drain(lines: &Receiver<String>, into: &mut String) {
 }
 
 /// The end of a text, from the start of a line if there is one.
-fn last_words(text: &str) -> &str {
+pub fn last_words(text: &str) -> &str {
     let text = text.trim();
     let Some(mut start) = text.len().checked_sub(LAST_WORDS) else { return text };
     while !text.is_char_boundary(start) {

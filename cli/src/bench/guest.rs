@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::boot::last_words;
 use super::suite::Suite;
 use crate::image::{AddedFile, Image};
 use crate::run::source_root;
@@ -84,7 +85,8 @@ impl Images {
 /// The figures in the output of a program; an error unless it came to its end.
 pub fn figures(output: &str) -> Result<Vec<(String, f64)>> {
     if !output.lines().any(|line| line.trim() == "end") {
-        bail!("the program did not come to its end; it printed {output:?}");
+        let words = last_words(output);
+        bail!("the guest program did not come to its end; its last words: {words}");
     }
     let mut figures = Vec::new();
     for line in output.lines() {

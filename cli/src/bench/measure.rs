@@ -3,7 +3,7 @@
 //! A run that fails or exceeds its deadline is noted, and the rest goes on. Ctrl-C ends after the run
 //! under way; what was measured is kept. A second one ends at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use super::outcome::{DEFAULTS, Samples};
 use super::peer::{Boot, Mitigations, Peer};
 use super::progress::Progress;
 use super::suite::{Place, Run, Suite, What};
-use super::{boot, guest, host_cpu};
+use super::{apps, boot, guest, host_cpu};
 use crate::machine::{find_kernel, find_qemu};
 use crate::run::{default_kernel, source_root};
 
@@ -112,8 +112,14 @@ pub fn measure(
                     }
                 }
                 Err(error) => {
-                    let what = format!("{}, {side}, repeat {repeat}", suite.name);
-                    measured.failures.push(format!("{what}: {error:#}"));
+                    let what = format!("{}, {side}, ", suite.name);
+                    let why = format!(": {error:#}");
+                    // What fails again and again in the same way is said once.
+                    let is_same =
+                        |known: &String| known.starts_with(&what) && known.ends_with(&why);
+                    if !measured.failures.iter().any(is_same) {
+                        measured.failures.push(format!("{what}repeat {repeat}{why}"));
+                    }
                 }
             }
         }
@@ -141,7 +147,10 @@ struct Tools {
     cpus: u32,
     deadline: Duration,
     program: PathBuf,
-    peer: Option<(Peer, guest::Images)>,
+    images: Option<guest::Images>,
+    peer: Option<Peer>,
+    /// Archives of programs, or why there is none.
+    apps: Vec<(&'static str, Result<PathBuf>)>,
     examples: Vec<(&'static str, PathBuf)>,
 }
 
@@ -153,27 +162,33 @@ impl Tools {
         let program = guest::compile(suite, &work)?;
         let runs = || suite.runs.iter().filter(|run| wanted.has(run));
         // What is missing for every run is said once.
+        let mut images = None;
         if runs().any(|run| !matches!(run.place, Place::Host)) {
             find_qemu()?;
+            images = Some(guest::Images::pack(&work, &program)?);
         }
         if runs().any(|run| matches!(run.place, Place::Ferry(_))) {
             find_kernel(&default_kernel())?;
         }
         let peer = if runs().any(|run| matches!(run.place, Place::Peer(_))) {
-            let images = guest::Images::pack(&work, &program)?;
-            Some((Peer::fetch(&work.join("peer"), &program)?, images))
+            Some(Peer::fetch(&work.join("peer"), &program)?)
         } else {
             None
         };
         let mut examples = Vec::new();
+        let mut apps: Vec<(&'static str, Result<PathBuf>)> = Vec::new();
         for run in runs() {
-            if let What::Example(name, _) = run.what {
-                examples.push((name, guest::build_example(name)?));
+            match run.what {
+                What::Example(name, _) => examples.push((name, guest::build_example(name)?)),
+                What::App(app) if apps.iter().all(|(known, _)| *known != app.name) => {
+                    apps.push((app.name, apps::pack(app, &work, &program)));
+                }
+                _ => {}
             }
         }
         let cpus = wanted.cpus.unwrap_or(suite.cpus);
         let deadline = wanted.deadline.unwrap_or(Duration::from_secs(suite.deadline_s));
-        Ok(Tools { cpus, deadline, program, peer, examples })
+        Ok(Tools { cpus, deadline, program, images, peer, apps, examples })
     }
 
     fn run(&self, run: &Run, mitigations: Mitigations) -> Result<Vec<(String, f64)>> {
@@ -186,6 +201,10 @@ impl Tools {
         let start_program = |arguments| start(Guest::Program(arguments), ENOUGH_MIB, deadline);
         match run.what {
             What::Program(arguments) => guest::figures(&start_program(arguments)?.finish()?.output),
+            What::App(app) => {
+                let running = start(Guest::App(app.name), ENOUGH_MIB, deadline)?;
+                guest::figures(&running.finish()?.output)
+            }
             What::WallOfTrue => {
                 let wall = start(Guest::True, ENOUGH_MIB, deadline)?.finish()?.wall;
                 Ok(vec![("wall".to_owned(), wall.as_secs_f64() * 1e3)])
@@ -199,12 +218,11 @@ impl Tools {
                 Ok(figures)
             }
             What::ImageSize => {
-                let (peer, images) = self.peer()?;
                 let kernel = match run.place {
-                    Place::Peer(_) => peer.kernel(),
+                    Place::Peer(_) => self.peer()?.kernel(),
                     Place::Ferry(_) | Place::Host => &default_kernel(),
                 };
-                footprint::image_size(kernel, &images.program)
+                footprint::image_size(kernel, &self.images()?.program)
             }
             What::LeastMemory => {
                 let least = footprint::least_memory(deadline, |memory_mib, left| {
@@ -227,9 +245,20 @@ impl Tools {
         }
     }
 
-    fn peer(&self) -> Result<(&Peer, &guest::Images)> {
-        let (peer, images) = self.peer.as_ref().context("the peer was not prepared")?;
-        Ok((peer, images))
+    fn peer(&self) -> Result<&Peer> {
+        self.peer.as_ref().context("the peer was not prepared")
+    }
+
+    fn images(&self) -> Result<&guest::Images> {
+        self.images.as_ref().context("the archives were not packed")
+    }
+
+    fn app(&self, name: &str) -> Result<&Path> {
+        let app = self.apps.iter().find(|(known, _)| *known == name);
+        match app.context("the program was not packed")? {
+            (_, Ok(archive)) => Ok(archive),
+            (_, Err(error)) => bail!("{error:#}"),
+        }
     }
 
     /// Starts a machine, or the guest program on the host.
@@ -239,22 +268,28 @@ impl Tools {
             Place::Ferry(path) => {
                 let mut command = Command::new(std::env::current_exe()?);
                 command.args(["run", "--path", path, "--cpus", &cpus.to_string()]);
-                command.args(["--memory", &format!("{memory_mib}M"), "--"]);
+                command.args(["--memory", &format!("{memory_mib}M")]);
                 match guest {
-                    Guest::Program(arguments) => command.arg(&self.program).args(arguments),
-                    Guest::True => command.arg("true"),
-                    Guest::Echo => command.args(["busybox", "echo", "alive"]),
+                    Guest::Program(arguments) => {
+                        command.arg("--").arg(&self.program).args(arguments)
+                    }
+                    Guest::App(name) => {
+                        command.arg("--rootfs").arg(self.app(name)?).args(["--", "/init", name])
+                    }
+                    Guest::True => command.args(["--", "true"]),
+                    Guest::Echo => command.args(["--", "busybox", "echo", "alive"]),
                 };
                 Running::start(&mut command, &format!("ferry run --path {path}"), deadline)
             }
             Place::Peer(words) => {
-                let (peer, images) = self.peer()?;
+                let (peer, images) = (self.peer()?, self.images()?);
                 let (initramfs, words) = match guest {
                     Guest::Program(arguments) => {
-                        (&images.program, format!("{words} -- {}", arguments.join(" ")))
+                        (images.program.as_path(), format!("{words} -- {}", arguments.join(" ")))
                     }
-                    Guest::True => (&images.scripts, format!("{words} rdinit=/run-true")),
-                    Guest::Echo => (&images.scripts, format!("{words} rdinit=/run-echo")),
+                    Guest::App(name) => (self.app(name)?, format!("{words} -- {name}")),
+                    Guest::True => (images.scripts.as_path(), format!("{words} rdinit=/run-true")),
+                    Guest::Echo => (images.scripts.as_path(), format!("{words} rdinit=/run-echo")),
                 };
                 let mitigations = machine.mitigations;
                 let words = &words;
@@ -285,6 +320,8 @@ struct Machine {
 enum Guest {
     /// The guest program with these arguments.
     Program(&'static [&'static str]),
+    /// The guest program as process 1 of the archive of this program, its argument.
+    App(&'static str),
     /// `true`.
     True,
     /// `busybox echo alive`.

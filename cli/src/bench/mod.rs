@@ -5,6 +5,7 @@
 //! or exceeds its deadline is reported and left out; its case then has fewer repeats, or none, and the
 //! command ends with status 1. `suite.rs` says what a suite is, `suites/` has them.
 
+mod apps;
 mod boot;
 mod compare;
 mod curves;

@@ -69,6 +69,8 @@ pub enum Place {
 pub enum What {
     /// The guest program with these arguments; on the peer it is process 1.
     Program(&'static [&'static str]),
+    /// The guest program, whose argument is the program's name, with that program in its root.
+    App(&'static App),
     /// `true`, from the start of QEMU to its end: one figure, `wall`, in milliseconds.
     WallOfTrue,
     /// The guest program, which prints `asleep` and then sleeps for 10 s. A figure more, `host_cpu`: how
@@ -80,6 +82,18 @@ pub enum What {
     LeastMemory,
     /// An example of the crate `base`, on the host, with these arguments.
     Example(&'static str, &'static [&'static str]),
+}
+
+/// A program of the host that both kernels run.
+#[derive(PartialEq, Eq)]
+pub struct App {
+    /// Its name.
+    pub name: &'static str,
+    /// Debian's package that has it.
+    pub package: &'static str,
+    /// A shell script, run at the root of the source tree, that prints what the program needs, a line
+    /// each: files or folders of the host, as `HOST[:GUEST]`. Libraries are found without it.
+    pub files: &'static str,
 }
 
 /// What is reported, and from which figures.

@@ -1,9 +1,11 @@
 //! The suites, one file each.
 
+mod apps;
 mod boot;
 mod concurrency;
 mod idle;
 mod memsc;
+mod noise;
 mod null;
 mod offload;
 mod posted;
@@ -19,6 +21,8 @@ pub static SUITES: &[&Suite] = &[
     &memsc::SUITE,
     &offload::SUITE,
     &concurrency::SUITE,
+    &apps::SUITE,
+    &noise::SUITE,
 ];
 
 /// The suite of this name.
