@@ -22,7 +22,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-enum { SECONDS = 10, QUANTUM_NS = 20000, OUTSTANDING = 8, READ_BYTES = 65536, CALIBRATION = 5000 };
+enum { SECONDS = 10, QUANTUM_NS = 20000, OUTSTANDING = 8, READ_BYTES = 1 << 20, CALIBRATION = 5000 };
 
 static int zero;
 static char target[OUTSTANDING][READ_BYTES];
