@@ -80,11 +80,41 @@ impl Plot<'_> {
         values
     }
 
+    /// What papers report for the whole of it.
+    pub fn papers(&self) -> Vec<&str> {
+        if self.has_papers_by_value() { Vec::new() } else { papers(self.outcomes.iter().copied()) }
+    }
+
+    /// What papers report for a value; nothing where they do for the whole.
+    pub fn papers_at(&self, x: f64) -> Vec<&str> {
+        let at = self.outcomes.iter().copied().filter(|outcome| outcome.x == Some(x));
+        if self.has_papers_by_value() { papers(at) } else { Vec::new() }
+    }
+
+    /// Whether papers report something else for some value than for another.
+    pub fn has_papers_by_value(&self) -> bool {
+        self.outcomes.iter().any(|one| {
+            let same = |other: &&&Outcome| other.figure == one.figure;
+            self.outcomes.iter().filter(same).any(|other| other.paper != one.paper)
+        })
+    }
+
     /// The name of the line of a figure.
     pub fn line_name(&self, figure: &str) -> Option<&str> {
         let line = self.lines.iter().find(|line| line.figure == figure);
         line.map(|line| line.name.as_str())
     }
+}
+
+/// Each paper's words once.
+fn papers<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<&'a str> {
+    let mut papers: Vec<&str> = Vec::new();
+    for paper in outcomes.filter_map(|outcome| outcome.paper.as_deref()) {
+        if !papers.contains(&paper) {
+            papers.push(paper);
+        }
+    }
+    papers
 }
 
 fn lines<'a>(outcomes: &[&'a Outcome]) -> Vec<Line<'a>> {
@@ -123,8 +153,9 @@ fn name(line: &Line, lines: &[Line]) -> String {
         return line.side.to_owned();
     }
     let figure = line.figure.split_once(' ').map_or(line.figure, |(_, figure)| figure);
-    let figure = figure.replace("{}", "").replace("__", "_");
-    format!("{}: {}", line.side, figure.trim_matches('_'))
+    let words = figure.replace("{}", "").replace('_', " ");
+    let words: Vec<&str> = words.split_whitespace().collect();
+    format!("{}: {}", line.side, words.join(" "))
 }
 
 #[cfg(test)]
@@ -186,6 +217,20 @@ mod tests {
         assert_eq!(batch[0], Point { x: 1.0, y: 11.0, low: 10.0, high: 12.0 });
         assert_eq!(batch[1], Point { x: 64.0, y: 1.0, low: 1.0, high: 1.0 });
         assert_eq!(plots[0].lines[3].points.len(), 1);
+    }
+
+    #[test]
+    fn papers_stand_at_their_value_or_once_for_all() {
+        let mut outcomes = measured();
+        for outcome in &mut outcomes {
+            outcome.paper = Some("ten times".to_owned());
+        }
+        assert_eq!(plots(&outcomes)[0].papers(), ["ten times"]);
+        outcomes[0].paper = Some("twice".to_owned());
+        let plots = plots(&outcomes);
+        assert!(plots[0].papers().is_empty());
+        assert_eq!(plots[0].papers_at(64.0), ["twice", "ten times"]);
+        assert_eq!(plots[0].papers_at(1.0), ["ten times"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 /// Progress of a command.
 pub struct Progress {
@@ -19,7 +19,7 @@ impl Progress {
     /// Nothing is done of these runs, each a suite and a side, in their order.
     pub fn new(plan: Vec<(String, String)>) -> Progress {
         let bar = stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(plan.len() as u64);
+            let bar = ProgressBar::new(plan.len() as u64).with_finish(ProgressFinish::AndClear);
             let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar

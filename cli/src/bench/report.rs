@@ -87,10 +87,7 @@ fn markdown(records: &[(&str, &str, Record)]) -> String {
         }
         for plot in plots(&record.outcomes) {
             let _ = write!(page, "\n### {}\n\n{}", plot.title, table::curves(&plot).to_markdown());
-            let mut papers: Vec<&str> =
-                plot.outcomes.iter().filter_map(|outcome| outcome.paper.as_deref()).collect();
-            papers.dedup();
-            for paper in papers {
+            for paper in plot.papers() {
                 let _ = writeln!(page, "\nPapers: {paper}");
             }
         }
@@ -99,7 +96,7 @@ fn markdown(records: &[(&str, &str, Record)]) -> String {
             page += "\nCounted beside:\n\n";
         }
         for outcome in counted {
-            let _ = writeln!(page, "- {}: {}", outcome.case, table::details(outcome).join(", "));
+            let _ = writeln!(page, "- {}: {}", outcome.case, table::details(outcome).join("; "));
         }
         if let Some(warning) = of.warning() {
             let _ = writeln!(page, "\nMind that {warning}.");

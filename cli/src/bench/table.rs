@@ -13,6 +13,9 @@ use super::outcome::Outcome;
 /// Columns of a terminal that tables keep within where they can.
 const TERMINAL_COLUMNS: u16 = 100;
 
+/// What the names of the peer's counters begin with.
+const PEER_COUNTER: &str = "peer ";
+
 /// Cells below heads.
 #[derive(Debug, PartialEq)]
 pub struct Table {
@@ -87,10 +90,28 @@ pub fn target(outcome: &Outcome) -> String {
     format!("{relation} {bound}")
 }
 
-/// Figures that belong to a case, in words: counters, the peer with its defaults.
+/// Counters of a case, in words: Ferry's, and the peer's.
 pub fn details(outcome: &Outcome) -> Vec<String> {
-    let counters = outcome.counters.iter();
-    counters.map(|(name, value)| format!("{name} {}", figure(Some(*value)))).collect()
+    let (peer, ferry): (Vec<_>, Vec<_>) =
+        outcome.counters.iter().partition(|(name, _)| name.starts_with(PEER_COUNTER));
+    let words = |counters: &[(&String, &f64)], whose: &str| {
+        let one = |(name, value): &(&String, &f64)| {
+            format!("{} {}", name.trim_start_matches(PEER_COUNTER), count(**value))
+        };
+        let all: Vec<String> = counters.iter().map(one).collect();
+        (!all.is_empty()).then(|| format!("{whose}{}", all.join(", ")))
+    };
+    let whose = if peer.is_empty() { ["", ""] } else { ["Ferry: ", "peer: "] };
+    [words(&ferry, whose[0]), words(&peer, whose[1])].into_iter().flatten().collect()
+}
+
+/// A counter for people: whole where it is.
+fn count(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e6 {
+        format!("{value:.0}")
+    } else {
+        figure(Some(value))
+    }
 }
 
 /// The table of cases, one row each. The column of the peer with its default mitigations is there when
@@ -153,6 +174,10 @@ pub fn curves(plot: &Plot) -> Table {
             format!("{} / {}", name(ferry), name(peer))
         }
     }));
+    let has_papers = plot.has_papers_by_value();
+    if has_papers {
+        heads.push("papers".to_owned());
+    }
     let row = |x: f64| {
         let mut row = vec![format!("{x}")];
         for line in &plot.lines {
@@ -176,6 +201,9 @@ pub fn curves(plot: &Plot) -> Table {
                 }
             });
         }
+        if has_papers {
+            row.push(plot.papers_at(x).join("; "));
+        }
         row
     };
     Table { heads, rows: plot.values().into_iter().map(row).collect() }
@@ -191,13 +219,15 @@ pub fn to_text(outcomes: &[Outcome]) -> String {
     }
     for plot in plots(outcomes) {
         text += &format!("\n{}\n{}", plot.title, curves(&plot).to_text());
+        for paper in plot.papers() {
+            text += &format!("Papers: {paper}\n");
+        }
     }
-    for outcome in outcomes {
+    for outcome in single() {
         let mut details = details(outcome);
-        // A curve's papers are the same at each point.
-        details.extend(outcome.paper.iter().filter(|_| outcome.plot.is_none()).cloned());
+        details.extend(outcome.paper.iter().map(|paper| format!("papers: {paper}")));
         if !details.is_empty() {
-            text += &format!("{}: {}\n", outcome.case, details.join(", "));
+            text += &format!("{}: {}\n", outcome.case, details.join("; "));
         }
     }
     text
@@ -290,6 +320,7 @@ mod tests {
             ("posted a", 200.0),
             ("posted a.traps", 3.0),
             ("linux a", 400.0),
+            ("linux a.traps", 5.0),
             ("linux@defaults a", 500.0),
             ("posted b", 49_690_215.0),
             ("linux b", 1_128_816_333.0),
@@ -358,7 +389,10 @@ mod tests {
         let text = to_text(&measured());
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(text.lines().any(|line| line.starts_with("batches")), "{text}");
-        assert!(text.contains("getppid: traps 3.00, Memsc: 11 639 ns"), "{text}");
+        assert!(
+            text.contains("getppid: Ferry: traps 3; peer: traps 5; papers: Memsc: 11 639 ns"),
+            "{text}"
+        );
         for cell in ["49.7", "1129", "0.0440..0.0440", "≤ 2"] {
             assert!(text.contains(cell), "{cell} is broken in\n{text}");
         }

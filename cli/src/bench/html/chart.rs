@@ -155,7 +155,7 @@ fn axes(
     let mut chart = ChartBuilder::on(area)
         .margin_top(8)
         .margin_right(14)
-        .x_label_area_size(44)
+        .x_label_area_size(42)
         .y_label_area_size(names)
         .build_cartesian_2d(x.clone(), y.clone())?;
     chart
@@ -284,7 +284,7 @@ pub fn curves(plot: &Plot) -> Result<String> {
             write(area, &line.name, (68, y), Pos::new(HPos::Left, VPos::Center))?;
         }
         let (_, below) = area.split_vertically(key);
-        let names = [axis_name(plot.x_label, &x), quantity(&unit, &y)];
+        let names = [axis_name(plot.x_label, &x), quantity(&unit, plot.title, &y)];
         let place = axes(&below, 62, (&x, &names[0]), (&y, &names[1]))?;
         let pixel = |at: f64, value: f64| place((x.at(at), y.at(value / many)));
         for (at, line) in plot.lines.iter().enumerate() {
@@ -305,11 +305,12 @@ pub fn curves(plot: &Plot) -> Result<String> {
     })
 }
 
-/// What an axis shows in a unit, and whether equal distances are equal factors.
-fn quantity(unit: &str, scale: &Scale) -> String {
+/// What an axis shows in a unit, and whether equal distances are equal factors. What has no unit is what
+/// the title says.
+fn quantity(unit: &str, title: &str, scale: &Scale) -> String {
     let name = match unit {
         "ns" | "µs" | "us" | "ms" | "s" | "min" => format!("time ({unit})"),
-        "" => "value".to_owned(),
+        "" => title.rsplit(": ").next().unwrap_or(title).to_owned(),
         unit if unit.ends_with("/s") => format!("rate ({unit})"),
         unit => unit.to_owned(),
     };
@@ -339,6 +340,16 @@ mod tests {
             let grey = 0.3 * f64::from(red) + 0.59 * f64::from(green) + 0.11 * f64::from(blue);
             assert!(grey < 128.0);
         }
+    }
+
+    #[test]
+    fn axes_say_what_they_show_and_in_which_unit() {
+        let near = Scale::of_values([1.0, 2.0].into_iter());
+        let far = Scale::of_values([1.0, 2000.0].into_iter());
+        assert_eq!(quantity("ns", "batches", &near), "time (ns)");
+        assert_eq!(quantity("M/s", "batches", &far), "rate (M/s), log scale");
+        assert_eq!(quantity("", "output: traps per call", &near), "traps per call");
+        assert_eq!(quantity("cycles", "output", &near), "cycles");
     }
 
     #[test]

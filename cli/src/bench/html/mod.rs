@@ -118,24 +118,27 @@ fn outcomes(outcomes: &[&Outcome]) -> Markup {
     }
     let is_number: Vec<bool> = (0..cells.heads.len()).map(|at| cells.is_of_numbers(at)).collect();
     let columns = cells.heads.len();
+    let papers: Vec<&str> =
+        outcomes.iter().map(|outcome| outcome.paper.as_deref().unwrap_or("")).collect();
     html! {
         table.cases {
             thead { tr { @for (head, is_number) in cells.heads.iter().zip(&is_number) {
                 th.number[*is_number] { (head) }
             } } }
             tbody {
-                @for (row, outcome) in cells.rows.iter().zip(outcomes) {
+                @for (at, (row, outcome)) in cells.rows.iter().zip(outcomes).enumerate() {
                     tr.missed[outcome.met == Some(false)] {
                         @for ((cell, head), is_number) in row.iter().zip(&cells.heads).zip(&is_number) {
                             td.number[*is_number] data-head=(head) { (cell) }
                         }
                         @if has_papers {
-                            td.papers data-head="papers" { (outcome.paper.as_deref().unwrap_or("")) }
+                            @let is_same = at > 0 && !papers[at].is_empty() && papers[at] == papers[at - 1];
+                            td.papers data-head="papers" { (if is_same { "as above" } else { papers[at] }) }
                         }
                     }
                     @let details = table::details(outcome);
                     @if !details.is_empty() {
-                        tr.details { td colspan=(columns) { (details.join(", ")) } }
+                        tr.details { td colspan=(columns) { (details.join("; ")) } }
                     }
                 }
             }
@@ -162,12 +165,9 @@ fn ratios(outcomes: &[&Outcome]) -> Markup {
 }
 
 fn curves(plot: &Plot) -> Markup {
-    let mut papers: Vec<&str> =
-        plot.outcomes.iter().filter_map(|outcome| outcome.paper.as_deref()).collect();
-    papers.dedup();
     let caption = html! {
         "Medians with their 95 % intervals."
-        @for paper in papers { " " (paper) "." }
+        @for paper in plot.papers() { " " (paper) "." }
         (small_table(&table::curves(plot)))
     };
     figure(plot.title, chart::curves(plot), caption)
@@ -175,10 +175,13 @@ fn curves(plot: &Plot) -> Markup {
 
 fn small_table(cells: &Table) -> Markup {
     html! {
-        div.wide { table {
-            thead { tr { @for head in &cells.heads { th.number { (head) } } } }
-            tbody { @for row in &cells.rows { tr { @for cell in row { td.number { (cell) } } } } }
-        } }
+        details {
+            summary { "As a table" }
+            div.wide { table {
+                thead { tr { @for head in &cells.heads { th.number { (head) } } } }
+                tbody { @for row in &cells.rows { tr { @for cell in row { td.number { (cell) } } } } }
+            } }
+        }
     }
 }
 
@@ -282,7 +285,7 @@ mod tests {
         let page = page(&record());
         assert_eq!(page.matches("<svg ").count(), 2);
         assert_eq!(page.matches("class=\"details\"").count(), 2);
-        assert!(page.contains("&lt;traps&gt; 3.00") && page.contains("512"), "{page}");
+        assert!(page.contains("&lt;traps&gt; 3") && page.contains("512"), "{page}");
         assert!(page.contains("class=\"missed\"") && page.contains("What failed"));
         assert!(page.contains("log scale"));
     }

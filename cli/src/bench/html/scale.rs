@@ -11,7 +11,9 @@ use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 /// Values further apart than this get a logarithmic scale.
 const LINEAR_SPAN: f64 = 12.0;
 /// Most values that get a tick each.
-const MOST_OWN_TICKS: usize = 8;
+const MOST_OWN_TICKS: usize = 10;
+/// Ticks nearer to one another than this share of the axis would have their labels run together.
+const LEAST_DISTANCE: f64 = 0.1;
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +62,13 @@ impl Scale {
             let (low, high) = bounds(scale.ticks.iter().copied());
             let low = if scale.is_logarithmic { low } else { low.min(scale.range.start) };
             scale.range = if low < high { low..high } else { low - 0.5..high + 0.5 };
+            let least = (scale.range.end - scale.range.start) * LEAST_DISTANCE;
+            let mut last = f64::MIN;
+            scale.ticks.retain(|tick| {
+                let has_room = tick - last >= least;
+                last = if has_room { *tick } else { last };
+                has_room
+            });
         }
         let room = (scale.range.end - scale.range.start) * 0.04;
         let below = if scale.is_logarithmic || scale.range.start != 0.0 { room } else { 0.0 };
@@ -68,20 +77,21 @@ impl Scale {
     }
 
     fn logarithmic(low: f64, high: f64) -> Scale {
-        let decades = (high / low).log10();
-        let steps: &[f64] = if decades > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-        let first = low.log10().floor() as i32;
-        let last = high.log10().ceil() as i32;
-        let ticks = (first..=last)
-            .flat_map(|power| steps.iter().map(move |step| f64::from(power) + step.log10()));
-        let ticks: Vec<f64> = ticks.collect();
-        // The outer ticks are the nearest ones that hold everything.
+        let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+        let of_steps = |steps: &'static [f64]| {
+            let powers = first..=last;
+            powers.flat_map(|power| steps.iter().map(move |step| f64::from(power) + step.log10()))
+        };
+        // The scale ends at the nearest 1, 2 or 5 that holds everything.
+        let ends = || of_steps(&[1.0, 2.0, 5.0]);
         let (low, high) = (low.log10() + 1e-9, high.log10() - 1e-9);
-        let start = ticks.iter().copied().filter(|tick| *tick <= low).fold(f64::MIN, f64::max);
-        let end = ticks.iter().copied().filter(|tick| *tick >= high).fold(f64::MAX, f64::min);
+        let start = ends().filter(|end| *end <= low).fold(f64::MIN, f64::max);
+        let end = ends().filter(|end| *end >= high).fold(f64::MAX, f64::min);
+        let decades = end - start;
+        let steps: &[f64] = if decades > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let every = if decades > 8.0 { (decades / 6.0).ceil() as usize } else { 1 };
-        let ticks = ticks.into_iter().filter(|tick| (start..=end).contains(tick)).step_by(every);
-        let ticks = ticks.collect();
+        let ticks = of_steps(steps).filter(|tick| (start..=end).contains(tick));
+        let ticks = ticks.step_by(every).collect();
         Scale { is_logarithmic: true, range: start..end, ticks }
     }
 
@@ -172,9 +182,9 @@ mod tests {
     #[test]
     fn far_values_have_a_logarithmic_scale_that_holds_them() {
         let scale = Scale::of_values([3.0, 90_000.0].into_iter());
-        assert_eq!(labels(&scale), ["1", "10", "100", "1000", "10000", "100000"]);
-        assert_eq!(scale.range, 0.0..5.0);
-        assert_eq!((scale.at(100.0), scale.at(0.0)), (2.0, 0.0));
+        assert_eq!(labels(&scale), ["10", "100", "1000", "10000", "100000"]);
+        assert_eq!(scale.range, 2f64.log10()..5.0);
+        assert_eq!((scale.at(100.0), scale.at(0.0)), (2.0, 2f64.log10()));
     }
 
     #[test]
@@ -192,6 +202,12 @@ mod tests {
         assert!(scale.range.start < scale.at(1.0) && scale.at(64.0) < scale.range.end);
         let same = Scale::of_varied(&[1.0]);
         assert!(same.range.start <= 0.0 && same.range.end >= 1.0);
+    }
+
+    #[test]
+    fn ticks_keep_their_distance() {
+        let scale = Scale::of_varied(&[100.0, 1000.0, 10_000.0, 11_000.0]);
+        assert_eq!(labels(&scale), ["100", "1000", "10000"]);
     }
 
     #[test]
