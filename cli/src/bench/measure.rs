@@ -156,20 +156,23 @@ struct Tools {
 
 impl Tools {
     fn prepare(suite: &Suite, wanted: Wanted) -> Result<Tools> {
-        let work = source_root().join("target/bench");
-        std::fs::create_dir_all(&work)
-            .with_context(|| format!("cannot create {}", work.display()))?;
-        let program = guest::compile(suite, &work)?;
         let runs = || suite.runs.iter().filter(|run| wanted.has(run));
+        let needs_machine = runs().any(|run| !matches!(run.place, Place::Host));
         // What is missing for every run is said once.
-        let mut images = None;
-        if runs().any(|run| !matches!(run.place, Place::Host)) {
+        if needs_machine {
             find_qemu()?;
-            images = Some(guest::Images::pack(&work, &program)?);
         }
         if runs().any(|run| matches!(run.place, Place::Ferry(_))) {
             find_kernel(&default_kernel())?;
         }
+        let work = source_root().join("target/bench");
+        std::fs::create_dir_all(&work)
+            .with_context(|| format!("cannot create {}", work.display()))?;
+        let program = guest::compile(suite, &work)?;
+        let images = match needs_machine {
+            true => Some(guest::Images::pack(&work, &program)?),
+            false => None,
+        };
         let peer = if runs().any(|run| matches!(run.place, Place::Peer(_))) {
             Some(Peer::fetch(&work.join("peer"), &program)?)
         } else {

@@ -130,7 +130,7 @@ pub fn run(options: &Arguments) -> Result<u8> {
         Some(Action::Record { results }) => report::run(results).map(|()| 0),
         None if options.list => {
             for suite in suites::SUITES {
-                println!("{:<8}{}", suite.name, suite.about);
+                println!("{:<12}{}", suite.name, suite.about);
             }
             Ok(0)
         }
