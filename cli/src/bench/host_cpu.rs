@@ -69,7 +69,8 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         };
         let parent = machine.stat().unwrap().ppid;
-        for process in [machine.pid, parent] {
+        // Without its child the shell would end by itself.
+        for process in [parent, machine.pid] {
             let id = rustix::process::Pid::from_raw(process).unwrap();
             rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
         }
