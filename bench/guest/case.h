@@ -28,6 +28,63 @@
 #include <time.h>
 #include <unistd.h>
 
+/*
+ * Markers for the model of caches and TLBs (docs/model.md): instructions that do nothing, but that the
+ * model recognises. Between begin and end, everything that any processor executes counts, for a
+ * region 0..15; the caches are cold at the first begin, so begin, warm up, and reset. Without a begin
+ * the whole run counts.
+ */
+#define CASE_MARK(region, kind) \
+    __asm__ volatile("nopl %c0(%%rax)" ::"i"(0x46657200 + 16 * (region) + (kind)) : "memory")
+#define CASE_MARK_OF(region, kind) \
+    case region: \
+        CASE_MARK(region, kind); \
+        break
+#define CASE_MARK_ANY(region, kind) \
+    switch (region) { \
+        CASE_MARK_OF(0, kind); \
+        CASE_MARK_OF(1, kind); \
+        CASE_MARK_OF(2, kind); \
+        CASE_MARK_OF(3, kind); \
+        CASE_MARK_OF(4, kind); \
+        CASE_MARK_OF(5, kind); \
+        CASE_MARK_OF(6, kind); \
+        CASE_MARK_OF(7, kind); \
+        CASE_MARK_OF(8, kind); \
+        CASE_MARK_OF(9, kind); \
+        CASE_MARK_OF(10, kind); \
+        CASE_MARK_OF(11, kind); \
+        CASE_MARK_OF(12, kind); \
+        CASE_MARK_OF(13, kind); \
+        CASE_MARK_OF(14, kind); \
+        CASE_MARK_OF(15, kind); \
+    }
+
+static inline void case_mark_begin_region(int region)
+{
+    CASE_MARK_ANY(region, 1)
+}
+
+static inline void case_mark_reset_region(int region)
+{
+    CASE_MARK_ANY(region, 3)
+}
+
+static inline void case_mark_begin(void)
+{
+    case_mark_begin_region(0);
+}
+
+static inline void case_mark_reset(void)
+{
+    case_mark_reset_region(0);
+}
+
+static inline void case_mark_end(void)
+{
+    CASE_MARK(0, 2);
+}
+
 enum { CASE_BATCHES = 600, CASE_CALLS = 64, CASE_SINGLES = 20000, CASE_WARM = 4000 };
 #define CASE_MOST_NS 2e9
 

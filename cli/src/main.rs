@@ -8,6 +8,7 @@
 mod bench;
 mod image;
 mod machine;
+mod model;
 mod run;
 mod status;
 mod syscalls;

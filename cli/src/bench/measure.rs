@@ -13,14 +13,18 @@ use anyhow::{Context, Result, bail};
 
 use super::boot::Running;
 use super::footprint::{self, ENOUGH_MIB};
+use super::modelled::{MODEL, Modelled};
 use super::outcome::{DEFAULTS, Samples};
 use super::peer::{Boot, Mitigations, Peer};
 use super::progress::Progress;
 use super::suite::{Place, Run, Suite, What};
 use super::{apps, boot, guest, host_cpu};
 use crate::machine::{find_kernel, find_qemu};
+use crate::model::Model;
 use crate::run::{default_kernel, source_root};
 
+/// A machine with the model may take so many times as long.
+const MODEL_SLOWNESS: u32 = 10;
 /// A kernel that has not run `echo` by then has too little memory.
 const ECHO_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -37,6 +41,8 @@ pub struct Wanted {
     pub with_defaults: bool,
     /// Virtual CPUs, for runs that do not say so themselves.
     pub cpus: Option<u32>,
+    /// Each side once more with the model of caches and TLBs, in the first repeat.
+    pub with_model: bool,
     /// What no run may take longer than, instead of what the suite says.
     pub deadline: Option<Duration>,
 }
@@ -58,6 +64,8 @@ pub struct Measured {
     pub samples: Samples,
     /// What failed, in words.
     pub failures: Vec<String>,
+    /// What the model counted.
+    pub modelled: Vec<Modelled>,
 }
 
 /// Becomes true with the first Ctrl-C; the second one ends the tool.
@@ -72,14 +80,15 @@ pub fn watch_interrupts() -> Result<Arc<AtomicBool>> {
 /// The sides of a suite's runs, in the order in which they are measured.
 pub fn plan(suite: &Suite, wanted: Wanted) -> Vec<String> {
     let repeats = (1..=wanted.repeats).flat_map(|repeat| runs_of(suite, wanted, repeat == 1));
-    repeats.map(|(run, mitigations)| side_of(run, mitigations)).collect()
+    repeats.map(|(run, variant)| side_of(run, variant)).collect()
 }
 
 /// What the figures of a run begin with.
-fn side_of(run: &Run, mitigations: Mitigations) -> String {
-    match mitigations {
-        Mitigations::Off => run.side.to_owned(),
-        Mitigations::Defaults => format!("{}{DEFAULTS}", run.side),
+fn side_of(run: &Run, variant: Variant) -> String {
+    match variant {
+        Variant::Plain => run.side.to_owned(),
+        Variant::Defaults => format!("{}{DEFAULTS}", run.side),
+        Variant::Model => format!("{}{MODEL}", run.side),
     }
 }
 
@@ -94,10 +103,20 @@ pub fn measure(
     let tools = Tools::prepare(suite, wanted)?;
     let mut measured = Measured::default();
     for repeat in 1..=wanted.repeats {
-        for (run, mitigations) in runs_of(suite, wanted, repeat == 1) {
-            let side = side_of(run, mitigations);
+        for (run, variant) in runs_of(suite, wanted, repeat == 1) {
+            let side = side_of(run, variant);
             progress.show(suite.name, &side, repeat, wanted.repeats);
-            let result = tools.run(run, mitigations);
+            let result = match variant {
+                Variant::Plain => tools.run(run, Mitigations::Off),
+                Variant::Defaults => tools.run(run, Mitigations::Defaults),
+                Variant::Model => tools.model(suite, run).map(|modelled| {
+                    measured
+                        .samples
+                        .extend(modelled.samples().map(|(name, value)| (name, vec![value])));
+                    measured.modelled.push(modelled);
+                    Vec::new()
+                }),
+            };
             if interrupted.load(Ordering::Relaxed) {
                 measured.failures.push(format!("{}: interrupted in repeat {repeat}", suite.name));
                 keep(&measured)?;
@@ -128,17 +147,26 @@ pub fn measure(
     Ok(measured)
 }
 
+/// How a run is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Variant {
+    Plain,
+    /// The peer with Debian's defaults.
+    Defaults,
+    /// With the model of caches and TLBs.
+    Model,
+}
+
 /// What a repeat runs, in this order.
-fn runs_of(
-    suite: &Suite,
-    wanted: Wanted,
-    is_first: bool,
-) -> impl Iterator<Item = (&Run, Mitigations)> {
+fn runs_of(suite: &Suite, wanted: Wanted, is_first: bool) -> impl Iterator<Item = (&Run, Variant)> {
     let runs = suite.runs.iter().filter(move |run| wanted.has(run) && (is_first || !run.is_once));
     runs.flat_map(move |run| {
         let again = is_first && wanted.with_defaults && matches!(run.place, Place::Peer(_));
-        let again = again.then_some((run, Mitigations::Defaults));
-        [Some((run, Mitigations::Off)), again].into_iter().flatten()
+        let is_machine = run.place != Place::Host && matches!(run.what, What::Program(_));
+        let with_model = is_first && wanted.with_model && is_machine;
+        let defaults = again.then_some((run, Variant::Defaults));
+        let model = with_model.then_some((run, Variant::Model));
+        [Some((run, Variant::Plain)), defaults, model].into_iter().flatten()
     })
 }
 
@@ -198,7 +226,8 @@ impl Tools {
         let deadline = self.deadline;
         let start = |guest, memory_mib, deadline| {
             let cpus = run.cpus.unwrap_or(self.cpus);
-            let machine = Machine { place: run.place, mitigations, guest, cpus, memory_mib };
+            let place = run.place;
+            let machine = Machine { place, mitigations, guest, cpus, memory_mib, model: None };
             self.start(&machine, deadline)
         };
         let start_program = |arguments| start(Guest::Program(arguments), ENOUGH_MIB, deadline);
@@ -248,6 +277,24 @@ impl Tools {
         }
     }
 
+    /// Runs the guest program with the model.
+    fn model(&self, suite: &Suite, run: &Run) -> Result<Modelled> {
+        let What::Program(arguments) = run.what else { bail!("only programs are modelled") };
+        let file = self.program.with_extension(format!("{}{MODEL}.json", run.side));
+        let machine = Machine {
+            place: run.place,
+            mitigations: Mitigations::Off,
+            guest: Guest::Program(run.modelled.unwrap_or(arguments)),
+            cpus: run.cpus.unwrap_or(self.cpus),
+            memory_mib: ENOUGH_MIB,
+            model: Some(&file),
+        };
+        let finished = self.start(&machine, self.deadline * MODEL_SLOWNESS)?.finish()?;
+        // Its figures are of no use, but that it came to its end is.
+        guest::figures(&finished.output)?;
+        Modelled::read(suite.name, run.side, &file)
+    }
+
     fn peer(&self) -> Result<&Peer> {
         self.peer.as_ref().context("the peer was not prepared")
     }
@@ -265,13 +312,16 @@ impl Tools {
     }
 
     /// Starts a machine, or the guest program on the host.
-    fn start(&self, machine: &Machine, deadline: Duration) -> Result<Running> {
+    fn start(&self, machine: &Machine<'_>, deadline: Duration) -> Result<Running> {
         let Machine { guest, cpus, memory_mib, .. } = *machine;
         match machine.place {
             Place::Ferry(path) => {
                 let mut command = Command::new(std::env::current_exe()?);
                 command.args(["run", "--path", path, "--cpus", &cpus.to_string()]);
                 command.args(["--memory", &format!("{memory_mib}M")]);
+                if let Some(file) = machine.model {
+                    command.arg("--model").arg(file);
+                }
                 match guest {
                     Guest::Program(arguments) => {
                         command.arg("--").arg(&self.program).args(arguments)
@@ -296,7 +346,13 @@ impl Tools {
                 };
                 let mitigations = machine.mitigations;
                 let words = &words;
-                peer.start(&Boot { initramfs, mitigations, words, cpus, memory_mib }, deadline)
+                let model = match machine.model {
+                    Some(file) => Some(Model::prepare(file, &[], Some(&self.program))?),
+                    None => None,
+                };
+                let plugin = model.as_ref().map(Model::argument);
+                let boot = Boot { initramfs, mitigations, words, cpus, memory_mib, plugin };
+                peer.start(&boot, deadline)
             }
             Place::Host => {
                 let Guest::Program(arguments) = guest else {
@@ -310,12 +366,14 @@ impl Tools {
 }
 
 /// One boot, or one start on the host.
-struct Machine {
+struct Machine<'a> {
     place: Place,
     mitigations: Mitigations,
     guest: Guest,
     cpus: u32,
     memory_mib: u32,
+    /// Where what the model counts goes, if it does.
+    model: Option<&'a Path>,
 }
 
 /// What a machine runs.

@@ -14,6 +14,7 @@ mod guest;
 mod host_cpu;
 mod html;
 mod measure;
+mod modelled;
 mod outcome;
 mod outputs;
 mod peer;
@@ -71,6 +72,9 @@ pub struct Arguments {
     /// Kill a run that takes longer [default: as the suite says].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     deadline: Option<u64>,
+    /// Count each side once more with a model of caches and TLBs.
+    #[arg(long, conflicts_with = "native")]
+    model: bool,
     /// Only the cases that need no virtual machine.
     #[arg(long)]
     native: bool,
@@ -156,6 +160,7 @@ fn measure_all(options: &Arguments) -> Result<u8> {
         is_native: options.native,
         with_defaults: !options.quick,
         cpus: options.cpus,
+        with_model: options.model,
         deadline: options.deadline.map(Duration::from_secs),
     };
     let mut record = Record::begin(wanted.repeats);
@@ -177,6 +182,7 @@ fn measure_all(options: &Arguments) -> Result<u8> {
             let mut record = earlier.clone();
             record.outcomes.extend(outcome::outcomes(suite, &measured.samples, wanted.is_native));
             record.failures.extend(measured.failures.iter().cloned());
+            record.modelled.extend(measured.modelled.iter().cloned());
             record
         };
         let measured = measure::measure(suite, wanted, &interrupted, &mut progress, |measured| {
@@ -212,7 +218,8 @@ fn plan(suites: &[&Suite], wanted: Wanted) -> Vec<(String, String)> {
 
 /// Prints what a suite added to the record.
 fn print_new(earlier: &Record, record: &Record) {
-    let text = table::to_text(&record.outcomes[earlier.outcomes.len()..]);
+    let text = table::to_text(&record.outcomes[earlier.outcomes.len()..])
+        + &modelled::to_text(&record.modelled[earlier.modelled.len()..]);
     // Whoever closed standard output does not want to read it; the results are kept all the same.
     drop(std::io::stdout().write_all(text.as_bytes()));
     for failure in &record.failures[earlier.failures.len()..] {

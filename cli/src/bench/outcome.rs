@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::modelled::MODEL;
 use super::statistics::{self, Interval};
 use super::suite::{Case, Curve, Place, Suite, Target};
 
@@ -75,7 +76,10 @@ pub struct Outcome {
 
 /// The outcomes of a suite; with `is_native`, of the cases that the host alone yields.
 pub fn outcomes(suite: &Suite, samples: &Samples, is_native: bool) -> Vec<Outcome> {
+    let has_model = samples.keys().any(|name| side(name).ends_with(MODEL));
     let cases = suite.cases.iter().filter(|case| !is_native || case.ferry.starts_with("host "));
+    // Cases of the model are only there when it was asked for.
+    let cases = cases.filter(|case| has_model || !side(case.ferry).ends_with(MODEL));
     let mut outcomes: Vec<Outcome> =
         cases.map(|case| outcome(suite, case, case.ferry, case.peer, samples)).collect();
     for curve in suite.curves.iter().filter(|_| !is_native) {

@@ -39,6 +39,8 @@ pub struct Boot<'a> {
     pub cpus: u32,
     /// Memory.
     pub memory_mib: u32,
+    /// A plugin of QEMU with its options.
+    pub plugin: Option<String>,
 }
 
 /// A Linux kernel to boot.
@@ -95,6 +97,9 @@ impl Peer {
             .arg("-initrd")
             .arg(boot.initramfs)
             .args(["-append", &append]);
+        if let Some(plugin) = &boot.plugin {
+            command.args(["-plugin", plugin]);
+        }
         Running::start(&mut command, "Linux in QEMU", deadline)
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::modelled::Modelled;
 use super::outcome::Outcome;
 use crate::run::source_root;
 
@@ -31,6 +32,9 @@ pub struct Record {
     pub outcomes: Vec<Outcome>,
     /// What failed, in words.
     pub failures: Vec<String>,
+    /// What the model of caches and TLBs counted; not timed, and never mixed with what is.
+    #[serde(default)]
+    pub modelled: Vec<Modelled>,
 }
 
 /// Where and with what something was measured; empty where that could not be told.
@@ -115,6 +119,7 @@ impl Record {
             repeats,
             outcomes: Vec::new(),
             failures: Vec::new(),
+            modelled: Vec::new(),
         }
     }
 

@@ -51,6 +51,9 @@ pub struct Run {
     pub cpus: Option<u32>,
     /// In the first repeat only: it takes long, or cannot differ.
     pub is_once: bool,
+    /// Arguments of the guest program for the run with the model, where they are others: that machine
+    /// is several times slower.
+    pub modelled: Option<&'static [&'static str]>,
 }
 
 /// Where something runs.
@@ -193,13 +196,19 @@ pub const fn program(side: &'static str, place: Place, arguments: &'static [&'st
 
 /// A run of something else than the guest program.
 pub const fn run(side: &'static str, place: Place, what: What) -> Run {
-    Run { side, place, what, cpus: None, is_once: false }
+    Run { side, place, what, cpus: None, is_once: false, modelled: None }
 }
 
 impl Run {
     /// With so many virtual CPUs, whatever the suite has.
     pub const fn cpus(mut self, cpus: u32) -> Run {
         self.cpus = Some(cpus);
+        self
+    }
+
+    /// With these arguments when it runs with the model of caches and TLBs.
+    pub const fn modelled(mut self, arguments: &'static [&'static str]) -> Run {
+        self.modelled = Some(arguments);
         self
     }
 

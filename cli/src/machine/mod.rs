@@ -41,6 +41,8 @@ pub struct Machine<'a> {
     pub cpus: usize,
     /// Memory, in MiB.
     pub memory_mib: u64,
+    /// A plugin of QEMU with its options.
+    pub plugin: Option<String>,
 }
 
 /// A QEMU that runs. Dropping it kills QEMU and waits for its end.
@@ -82,6 +84,9 @@ pub fn start(machine: &Machine<'_>) -> Result<(Running, Connections)> {
     command.args(["-chardev", &format!("socket,id=console,fd={}", guest_channel.as_raw_fd())]);
     command.args(["-device", "virtio-serial-device,max_ports=1"]);
     command.args(["-device", "virtconsole,chardev=console,nr=0"]);
+    if let Some(plugin) = &machine.plugin {
+        command.args(["-plugin", plugin]);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
 
     let mut child = command.spawn().context("cannot start QEMU")?;

@@ -20,6 +20,7 @@ use anyhow::{Context, Result};
 use crate::image::Image;
 use crate::image::program::GUEST_PATH;
 use crate::machine::{self, Machine};
+use crate::model::Model;
 use crate::status::NotStarted;
 use channel::Start;
 pub use options::{Arguments, default_kernel, source_root};
@@ -71,6 +72,12 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     };
     let log = log::LogFile::create(arguments.log_file.as_deref())?;
     let kernel = arguments.kernel();
+    // With the default root the program is the host's, of the same name.
+    let program = Some(path.as_path()).filter(|path| arguments.rootfs.is_none() && path.is_file());
+    let model = match &arguments.model {
+        Some(out) => Some(Model::prepare(out, &arguments.model_size, program)?),
+        None => None,
+    };
     let session = Session::prepare(arguments.timeout, arguments.stats)?;
     let (running, connections) = machine::start(&Machine {
         kernel: &kernel,
@@ -78,8 +85,17 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         command_line: arguments.command_line(&layout),
         cpus: arguments.cpus,
         memory_mib: arguments.memory_mib,
+        plugin: model.as_ref().map(Model::argument),
     })?;
     // QEMU has its own reference; ours would keep the memory for the whole run.
     drop(initramfs);
-    session.accompany(running, connections, &start, log, arguments.log_level, &kernel)
+    let status =
+        session.accompany(running, connections, &start, log, arguments.log_level, &kernel)?;
+    if let Some(model) = model {
+        // The program has had its run: what it said is what the caller gets.
+        if let Err(error) = model.finish(&kernel, program) {
+            eprintln!("ferry: warning: {error:#}");
+        }
+    }
+    Ok(status)
 }

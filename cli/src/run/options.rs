@@ -77,6 +77,12 @@ pub struct Arguments {
     /// Tell at the end where the time of calls went.
     #[arg(long)]
     pub stages: bool,
+    /// Count with a model of caches and TLBs, into FILE.
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Give the model another size, as in l2=1024:16.
+    #[arg(long, value_name = "NAME=SIZE:WAYS", requires = "model", hide = true)]
+    pub model_size: Vec<String>,
     /// Boot another kernel.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,

@@ -21,8 +21,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ferry", &["abi"]),
     ("trace", &["abi"]),
     ("sim", &["abi", "policy", "trace"]),
-    ("cli", &["abi", "policy", "trace", "sim"]),
+    ("cli", &["abi", "policy", "trace", "sim", "model"]),
     ("bench", &["ferry"]),
+    ("model", &[]),
+    ("model-plugin", &["model"]),
     ("xtask", &[]),
 ];
 

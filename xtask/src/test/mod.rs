@@ -10,6 +10,7 @@
 //! | shell | tests/shell by the same busybox on Linux and on Ferry |
 //! | run | what callers of `ferry run` rely on |
 //! | page | results in a real browser, where one is installed |
+//! | model | the model of caches and TLBs, on programs whose counts are known on paper |
 //! | fuzz | misuse of posted calls on one core and two, beside an honest program |
 //! | stress | two minutes of everything at once, and no leak |
 //!
@@ -22,6 +23,7 @@ mod cargo_tests;
 mod faults;
 mod fuzz;
 mod library;
+mod model;
 mod page;
 mod report;
 mod run;
@@ -40,8 +42,9 @@ pub use cargo_tests::cargo;
 use report::{Case, Filter, Report};
 
 /// Stages in the order in which they run.
-const STAGES: &[&str] =
-    &["host", "loom", "miri", "syscall", "library", "shell", "run", "page", "fuzz", "stress"];
+const STAGES: &[&str] = &[
+    "host", "loom", "miri", "syscall", "library", "shell", "run", "page", "model", "fuzz", "stress",
+];
 
 /// Folders of running tests are called this, followed by the number of their process.
 const WORK_PREFIX: &str = "test-";
@@ -49,7 +52,7 @@ const WORK_PREFIX: &str = "test-";
 /// Run the tests; the last line counts what passed and what failed.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Stages: host, loom, miri, syscall, library, shell, run, page, fuzz, stress.\n\n\
+    after_help = "Stages: host, loom, miri, syscall, library, shell, run, page, model, fuzz,\n        stress.\n\n\
     Examples:\n  ferry test\n  ferry test host run/terminal\n  ferry test syscall/2-remote/musl/signal"
 )]
 pub struct Arguments {
@@ -123,7 +126,7 @@ fn remove_leftovers(root: &Path) {
 }
 
 fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
-    if matches!(stage, "syscall" | "library" | "shell" | "run" | "fuzz" | "stress") {
+    if matches!(stage, "syscall" | "library" | "shell" | "run" | "model" | "fuzz" | "stress") {
         bench.prepare(report)?;
     }
     if stage == "page" {
@@ -138,6 +141,7 @@ fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -
         "shell" => shell::run(bench, filter, report),
         "run" => run::run(bench, filter, report),
         "page" => page::run(bench, filter, report),
+        "model" => model::run(bench, filter, report),
         "fuzz" => fuzz::run(bench, filter, report),
         _ => stress::run(bench, report),
     }

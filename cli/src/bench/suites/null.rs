@@ -8,10 +8,10 @@ pub static SUITE: Suite = Suite {
     about: "the shortest things: null call, read of a byte, fork, exec, page fault, boot",
     sources: &["bench/guest/null.c"],
     runs: &[
-        program("local", Place::Ferry("local"), &[]),
-        program("remote", Place::Ferry("remote"), &[]),
+        program("local", Place::Ferry("local"), &[]).modelled(&["few"]),
+        program("remote", Place::Ferry("remote"), &[]).modelled(&["few"]),
         run("remote", Place::Ferry("remote"), What::WallOfTrue),
-        program("linux", Place::Peer(""), &[]),
+        program("linux", Place::Peer(""), &[]).modelled(&["few"]),
         run("linux", Place::Peer(""), What::WallOfTrue),
     ],
     cases: &[

@@ -1,0 +1,152 @@
+//! What the model of caches and TLBs counted for the sides of a suite (`--model`): in the record as a
+//! list of its own, on the terminal below the table. None of it was timed: a machine with the model is
+//! several times slower.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::table::{Table, figure};
+use crate::model::Function;
+
+/// Follows the name of a side in figures of the model.
+pub const MODEL: &str = "@model";
+
+/// Functions that are kept for each side.
+const FUNCTIONS: usize = 20;
+/// Of a virtual CPU that executes less than this share of all instructions, nothing is printed.
+const LEAST_SHARE: f64 = 1e-4;
+
+/// What was counted on a side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Modelled {
+    /// Name of the suite.
+    pub suite: String,
+    /// Name of the side.
+    pub side: String,
+    /// The CPU with the sizes that were modelled.
+    pub imitates: String,
+    /// Whether the program said what counts; else everything does, from the start of the machine.
+    pub is_marked: bool,
+    /// Figures by name: `cpu0.l1d_mpki`, `all.instructions`, and for marker 3 `3.cpu0.l1d_mpki`.
+    pub figures: BTreeMap<String, f64>,
+    /// Where most instructions were executed.
+    pub functions: Vec<Function>,
+}
+
+impl Modelled {
+    /// Reads what a run left in a file.
+    pub fn read(suite: &str, side: &str, file: &Path) -> Result<Modelled> {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("the model left no figures in {}", file.display()))?;
+        let mut modelled: crate::model::Modelled = serde_json::from_str(&text)
+            .with_context(|| format!("{} has no figures of the model", file.display()))?;
+        modelled.functions.truncate(FUNCTIONS);
+        Ok(Modelled {
+            suite: suite.to_owned(),
+            side: side.to_owned(),
+            figures: modelled.figures().into_iter().collect(),
+            imitates: modelled.report.sizes.imitates,
+            is_marked: modelled.report.is_marked,
+            functions: modelled.functions,
+        })
+    }
+
+    /// The figures as those of a side named `SIDE@model`.
+    pub fn samples(&self) -> impl Iterator<Item = (String, f64)> + '_ {
+        self.figures.iter().map(|(name, value)| (format!("{}{MODEL} {name}", self.side), *value))
+    }
+
+    /// Regions and CPUs with something to tell, as the prefixes of their figures.
+    fn prefixes(&self) -> impl Iterator<Item = &str> {
+        let of = |prefix: &str| self.figures.get(&format!("{prefix}.instructions")).copied();
+        self.figures.keys().filter_map(move |name| {
+            let prefix = name.strip_suffix(".instructions")?;
+            let region = prefix.rsplit_once('.').map_or("", |(region, _)| region);
+            let all = if region.is_empty() { "all".to_owned() } else { format!("{region}.all") };
+            let is_cpu = prefix != all;
+            (is_cpu && of(prefix)? > of(&all)? * LEAST_SHARE).then_some(prefix)
+        })
+    }
+}
+
+/// Columns of the table: head, and figure without its prefix.
+const COLUMNS: [(&str, &str); 10] = [
+    ("user", "user"),
+    ("kernel", "kernel"),
+    ("L1D", "l1d_mpki"),
+    ("L1I", "l1i_mpki"),
+    ("L2", "l2_mpki"),
+    ("LLC", "llc_mpki"),
+    ("shared", "coherence_mpki"),
+    ("DTLB", "dtlb_mpki"),
+    ("ITLB", "itlb_mpki"),
+    ("interrupts", "interrupts"),
+];
+
+/// The table: one row per side, region and CPU.
+fn table(modelled: &[Modelled]) -> Table {
+    let heads = ["modelled"].into_iter().chain(COLUMNS.map(|(head, _)| head));
+    let rows = modelled.iter().flat_map(|of| of.prefixes().map(move |prefix| (of, prefix)));
+    let row = |(of, prefix): (&Modelled, &str)| {
+        let value = |(_, name)| figure(of.figures.get(&format!("{prefix}.{name}")).copied());
+        let name = format!("{} {prefix}", of.side);
+        [name].into_iter().chain(COLUMNS.map(value)).collect()
+    };
+    Table { heads: heads.map(str::to_owned).collect(), rows: rows.map(row).collect() }
+}
+
+/// What was modelled, as text; empty when nothing was.
+pub fn to_text(modelled: &[Modelled]) -> String {
+    let Some(first) = modelled.first() else { return String::new() };
+    let mut text = format!(
+        "\nModelled ({}), not timed. Instructions of user and kernel, misses per thousand of them:\n{}",
+        first.imitates,
+        table(modelled).to_text()
+    );
+    for of in modelled.iter().filter(|of| !of.is_marked) {
+        text += &format!("{}: without a marker: the start of the machine counts too\n", of.side);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn modelled(figures: &[(&str, f64)]) -> Modelled {
+        Modelled {
+            suite: "s".to_owned(),
+            side: "remote".to_owned(),
+            imitates: "x".to_owned(),
+            is_marked: true,
+            figures: figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            functions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn there_is_a_line_for_each_cpu_that_did_something() {
+        let figures = [
+            ("all.instructions", 1e9),
+            ("cpu0.instructions", 1e9),
+            ("cpu0.l1d_mpki", 12.34),
+            ("cpu1.instructions", 10.0),
+            ("3.all.instructions", 50.0),
+            ("3.cpu1.instructions", 50.0),
+        ];
+        let rows = table(&[modelled(&figures)]).rows;
+        let names: Vec<_> = rows.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(names, ["remote 3.cpu1", "remote cpu0"]);
+        assert_eq!((rows[1][3].as_str(), rows[1][4].as_str()), ("12.3", "-"));
+        assert_eq!(to_text(&[]), "");
+    }
+
+    #[test]
+    fn figures_are_those_of_a_side_of_their_own() {
+        let samples: Vec<_> = modelled(&[("cpu0.user", 5.0)]).samples().collect();
+        assert_eq!(samples, [("remote@model cpu0.user".to_owned(), 5.0)]);
+    }
+}

@@ -1,0 +1,95 @@
+//! Hot spots by function: names for the addresses of blocks, from the symbols of kernel and program.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use addr2line::Loader;
+use model::HotSpot;
+use serde::{Deserialize, Serialize};
+
+/// What was counted in a function, on one virtual CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Function {
+    /// Its name; where there are no symbols, whose code it is.
+    pub name: String,
+    /// The virtual CPU.
+    pub cpu: usize,
+    /// Instructions executed.
+    pub instructions: u64,
+    /// Misses of the first-level data cache.
+    pub l1d: u64,
+    /// Lines from memory or from another CPU.
+    pub llc: u64,
+}
+
+/// Adds hot spots up by function, the most instructions first.
+pub fn of(spots: &[HotSpot], kernel: &Path, program: Option<&Path>) -> Vec<Function> {
+    let kernel = Loader::new(kernel).ok();
+    let program = program.filter(|program| has_fixed_addresses(program));
+    let program = program.and_then(|program| Loader::new(program).ok());
+    add_up(spots, |address| {
+        let (symbols, otherwise) = match address >> 63 != 0 {
+            true => (&kernel, "kernel code"),
+            false => (&program, "user code"),
+        };
+        let symbol = symbols.as_ref().and_then(|symbols| symbols.find_symbol(address));
+        symbol.map_or(otherwise.to_owned(), |symbol| {
+            addr2line::demangle_auto(symbol.into(), None).into_owned()
+        })
+    })
+}
+
+/// Whether a program is always at the addresses that its symbols have.
+fn has_fixed_addresses(program: &Path) -> bool {
+    use object::read::elf::{ElfFile64, FileHeader};
+    let Ok(bytes) = std::fs::read(program) else { return false };
+    let Ok(elf) = ElfFile64::<object::Endianness>::parse(bytes.as_slice()) else { return false };
+    elf.elf_header().e_type(elf.endian()) == object::elf::ET_EXEC
+}
+
+fn add_up(spots: &[HotSpot], name: impl Fn(u64) -> String) -> Vec<Function> {
+    let mut functions: Vec<Function> = Vec::new();
+    let mut known: HashMap<(String, usize), usize> = HashMap::new();
+    for spot in spots {
+        let name = name(spot.address);
+        let at = *known.entry((name.clone(), spot.cpu)).or_insert_with(|| {
+            let cpu = spot.cpu;
+            functions.push(Function { name, cpu, instructions: 0, l1d: 0, llc: 0 });
+            functions.len() - 1
+        });
+        functions[at].instructions += spot.instructions;
+        functions[at].l1d += spot.l1d;
+        functions[at].llc += spot.llc;
+    }
+    functions.sort_by_key(|function| std::cmp::Reverse(function.instructions));
+    functions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spot(address: u64, cpu: usize, instructions: u64) -> HotSpot {
+        HotSpot { address, cpu, instructions, l1d: 1, llc: 2 }
+    }
+
+    #[test]
+    fn blocks_of_a_function_are_added_up_for_each_cpu() {
+        let spots = [spot(1, 0, 10), spot(2, 0, 20), spot(9, 0, 25), spot(1, 1, 5)];
+        let name = |address| if address < 5 { "low" } else { "high" }.to_owned();
+        let functions = add_up(&spots, name);
+        let told: Vec<_> = functions
+            .iter()
+            .map(|of| (of.name.as_str(), of.cpu, of.instructions, of.l1d))
+            .collect();
+        assert_eq!(told, [("low", 0, 30, 2), ("high", 0, 25, 1), ("low", 1, 5, 1)]);
+    }
+
+    #[test]
+    fn without_symbols_it_is_said_whose_code_it_is() {
+        let none = Path::new("/no/such/file");
+        let functions = of(&[spot(1, 0, 2), spot(u64::MAX, 0, 1)], none, Some(none));
+        let names: Vec<_> = functions.iter().map(|of| of.name.as_str()).collect();
+        assert_eq!(names, ["user code", "kernel code"]);
+    }
+}
