@@ -57,8 +57,8 @@ pub struct Arguments {
     /// List the suites and what they measure.
     #[arg(long)]
     list: bool,
-    /// What to compare with.
-    #[arg(long, value_enum, default_value = "linux")]
+    /// What to compare with: `linux`, or `none`.
+    #[arg(long, value_enum, default_value = "linux", hide_possible_values = true)]
     peer: PeerChoice,
     /// How often everything is measured.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -124,14 +124,23 @@ enum PeerChoice {
     None,
 }
 
+impl Action {
+    /// What goes wrong is a matter of the files that were named.
+    fn run(&self) -> Result<()> {
+        match self {
+            Action::Compare { first, second } => compare::run(first, second),
+            Action::Report { results, html } => outputs::report(results, html.as_deref()),
+            Action::Record { results } => report::run(results),
+        }
+    }
+}
+
 /// Runs the command; the exit status of the tool.
 pub fn run(options: &Arguments) -> Result<u8> {
     match &options.action {
-        Some(Action::Compare { first, second }) => compare::run(first, second).map(|()| 0),
-        Some(Action::Report { results, html }) => {
-            outputs::report(results, html.as_deref()).map(|()| 0)
+        Some(action) => {
+            action.run().map(|()| 0).map_err(|error| Usage(format!("{error:#}")).into())
         }
-        Some(Action::Record { results }) => report::run(results).map(|()| 0),
         None if options.list => {
             for suite in suites::SUITES {
                 println!("{:<12}{}", suite.name, suite.about);

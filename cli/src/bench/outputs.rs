@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::html;
 use super::record::Record;
+use crate::status::Usage;
 
 /// The page in a directory of results.
 const PAGE: &str = "report.html";
@@ -30,22 +31,23 @@ impl Outputs {
         html: Option<PathBuf>,
     ) -> Result<Outputs> {
         if json.is_some() && json == html {
-            bail!("--json and --html name the same file; give each its own");
+            let text = "--json and --html name the same file; give each its own";
+            return Err(Usage(text.to_owned()).into());
         }
         for (option, file) in [("--json", &json), ("--html", &html)] {
             if let Some(file) = file {
-                check_file(file).with_context(|| {
-                    format!("cannot write {}, which {option} names", file.display())
+                check_file(file).map_err(|error| {
+                    Usage(format!("cannot write {}, which {option} names: {error}", file.display()))
                 })?;
             }
         }
         std::fs::create_dir_all(&directory)
             .and_then(|()| check_file(&directory.join("results.json.new")))
-            .with_context(|| {
-                format!(
-                    "cannot keep the results in {}: name another with --out",
-                    directory.display()
-                )
+            .map_err(|error| {
+                let directory = directory.display();
+                Usage(format!(
+                    "cannot keep the results in {directory} ({error}): name another with --out"
+                ))
             })?;
         Ok(Outputs { directory, json, html })
     }
@@ -79,7 +81,7 @@ pub fn report(results: &Path, file: Option<&Path>) -> Result<()> {
     let file = match file {
         Some(file) => file.to_path_buf(),
         None if results.is_dir() => results.join(PAGE),
-        None => bail!("{} is a file: say with --html where the page goes", results.display()),
+        None => bail!("{} is a file: say with --html where its page goes", results.display()),
     };
     write(&file, &html::page(&record))?;
     println!("wrote {}", file.display());
