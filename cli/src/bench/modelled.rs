@@ -87,7 +87,7 @@ const COLUMNS: [(&str, &str); 10] = [
 ];
 
 /// The table: one row per side, region and CPU.
-fn table(modelled: &[Modelled]) -> Table {
+pub fn table(modelled: &[Modelled]) -> Table {
     let heads = ["modelled"].into_iter().chain(COLUMNS.map(|(head, _)| head));
     let rows = modelled.iter().flat_map(|of| of.prefixes().map(move |prefix| (of, prefix)));
     let row = |(of, prefix): (&Modelled, &str)| {
@@ -98,23 +98,38 @@ fn table(modelled: &[Modelled]) -> Table {
     Table { heads: heads.map(str::to_owned).collect(), rows: rows.map(row).collect() }
 }
 
+/// What stands above the table; `None` when nothing was modelled.
+pub fn head(modelled: &[Modelled]) -> Option<String> {
+    let imitates = &modelled.first()?.imitates;
+    Some(format!(
+        "Modelled ({imitates}), not timed. Instructions of user and kernel, misses per thousand of them:"
+    ))
+}
+
+/// What stands below the table.
+pub fn notes(modelled: &[Modelled]) -> Vec<String> {
+    let unmarked = modelled.iter().filter(|of| !of.is_marked);
+    unmarked
+        .map(|of| format!("{}: without a marker: the start of the machine counts too", of.side))
+        .collect()
+}
+
 /// What was modelled, as text; empty when nothing was.
 pub fn to_text(modelled: &[Modelled]) -> String {
-    let Some(first) = modelled.first() else { return String::new() };
-    let mut text = format!(
-        "\nModelled ({}), not timed. Instructions of user and kernel, misses per thousand of them:\n{}",
-        first.imitates,
-        table(modelled).to_text()
-    );
-    for of in modelled.iter().filter(|of| !of.is_marked) {
-        text += &format!("{}: without a marker: the start of the machine counts too\n", of.side);
-    }
-    text
+    let Some(head) = head(modelled) else { return String::new() };
+    let notes = notes(modelled).into_iter().map(|note| note + "\n");
+    format!("\n{head}\n{}{}", table(modelled).to_text(), notes.collect::<String>())
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// A side of a suite whose program ran on one virtual CPU.
+    pub fn side_of(suite: &str) -> Modelled {
+        let figures = [("all.instructions", 50.0), ("cpu0.instructions", 50.0)];
+        Modelled { suite: suite.to_owned(), ..modelled(&figures) }
+    }
 
     fn modelled(figures: &[(&str, f64)]) -> Modelled {
         Modelled {

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use super::curves::plots;
+use super::modelled;
 use super::outputs::write;
 use super::record::Record;
 use super::suites::SUITES;
@@ -43,6 +44,7 @@ pub fn run(directory: &Path) -> Result<()> {
 fn of_suite(record: &Record, name: &str) -> Record {
     let mut of_suite = record.clone();
     of_suite.outcomes.retain(|row| row.suite == name);
+    of_suite.modelled.retain(|side| side.suite == name);
     // Failures begin with the suite's name, and then the side or what happened.
     of_suite.failures.retain(|failure| {
         failure.strip_prefix(name).is_some_and(|rest| rest.starts_with([',', ':']))
@@ -98,6 +100,13 @@ fn markdown(records: &[(&str, &str, Record)]) -> String {
         for outcome in counted {
             let _ = writeln!(page, "- {}: {}", outcome.case, table::details(outcome).join("; "));
         }
+        if let Some(head) = modelled::head(&record.modelled) {
+            let table = modelled::table(&record.modelled).to_markdown();
+            let _ = write!(page, "\n{head}\n\n{table}");
+        }
+        for note in modelled::notes(&record.modelled) {
+            let _ = writeln!(page, "\n{note}.");
+        }
         if let Some(warning) = of.warning() {
             let _ = writeln!(page, "\nMind that {warning}.");
         }
@@ -151,6 +160,16 @@ mod tests {
         let null = of_suite(&record, "null");
         assert_eq!(null.suites(), ["null"]);
         assert_eq!(null.failures, ["null, linux, repeat 1: a", "null: d"]);
+    }
+
+    #[test]
+    fn the_page_has_what_was_modelled_of_the_suite() {
+        let mut record = Record::begin(3);
+        record.outcomes = outcomes(suites::find("null").unwrap(), &Samples::new(), false);
+        record.modelled = ["null", "posted"].map(modelled::tests::side_of).to_vec();
+        let page = markdown(&[("null", "about", of_suite(&record, "null"))]);
+        assert_eq!(page.matches("| remote cpu0 | ").count(), 1, "{page}");
+        assert!(page.contains("Modelled (x), not timed."));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::curves::{Plot, plots};
+use super::modelled;
 use super::outcome::Outcome;
 use super::record::Record;
 use super::suites;
@@ -98,12 +99,26 @@ fn suite(record: &Record, name: &str) -> Markup {
                 (ratios(&single))
                 @for plot in plots(&points) { (curves(&plot)) }
             }
+            (counted_by_model(record, name))
             @if !points.is_empty() {
                 details {
                     summary { "Every point of the plots: ratios, targets, counters" }
                     (outcomes(&points.iter().collect::<Vec<_>>()))
                 }
             }
+        }
+    }
+}
+
+/// What the model of caches and TLBs counted for a suite.
+fn counted_by_model(record: &Record, name: &str) -> Markup {
+    let sides: Vec<_> = record.modelled.iter().filter(|side| side.suite == name).cloned().collect();
+    html! {
+        @if let Some(head) = modelled::head(&sides) {
+            h3 { "Caches and TLBs, modelled" }
+            p { (head) }
+            (wide_table(&modelled::table(&sides)))
+            @for note in modelled::notes(&sides) { p { (note) "." } }
         }
     }
 }
@@ -177,11 +192,25 @@ fn small_table(cells: &Table) -> Markup {
     html! {
         details {
             summary { "As a table" }
-            div.wide { table {
-                thead { tr { @for head in &cells.heads { th.number { (head) } } } }
-                tbody { @for row in &cells.rows { tr { @for cell in row { td.number { (cell) } } } } }
-            } }
+            (wide_table(cells))
         }
+    }
+}
+
+/// A table that is moved sideways where there is no room for it.
+fn wide_table(cells: &Table) -> Markup {
+    let is_number: Vec<bool> = (0..cells.heads.len()).map(|at| cells.is_of_numbers(at)).collect();
+    html! {
+        div.wide { table {
+            thead { tr { @for (head, is_number) in cells.heads.iter().zip(&is_number) {
+                th.number[*is_number] { (head) }
+            } } }
+            tbody { @for row in &cells.rows { tr {
+                @for (cell, is_number) in row.iter().zip(&is_number) {
+                    td.number[*is_number] { (cell) }
+                }
+            } } }
+        } }
     }
 }
 
@@ -255,6 +284,7 @@ mod tests {
         let mut record = Record::begin(3);
         record.outcomes = outcomes(&SUITE, &samples.collect::<Samples>(), false);
         record.failures = vec![HOSTILE.to_owned()];
+        record.modelled = vec![modelled::tests::side_of(HOSTILE), modelled::tests::side_of("s")];
         record.circumstances.qemu = HOSTILE.to_owned();
         record.command = vec!["bench".to_owned(), HOSTILE.to_owned()];
         record
@@ -288,6 +318,7 @@ mod tests {
         assert!(page.contains("&lt;traps&gt; 3") && page.contains("512"), "{page}");
         assert!(page.contains("class=\"missed\"") && page.contains("What failed"));
         assert!(page.contains("log scale"));
+        assert_eq!(page.matches("Modelled (x)").count(), 1);
     }
 
     #[test]
