@@ -30,7 +30,7 @@
 #include <sched.h>
 
 enum { MOST = 256, DEPTH = FERRY_ENTRIES, BATCH_CALLS = 2048, BATCHES = 21 };
-enum { PAGE = 4096, TEXT = 64, IDLE_TURNS = 5000 };
+enum { PAGE = 4096, TEXT = 64, SPIN_TURNS = 64, IDLE_TURNS = 1000 };
 #define POINT_MOST_NS 80e6
 
 enum step { WRITE, MAP, SIGNAL, TAKE, UNMAP, PARENT };
@@ -171,70 +171,95 @@ static void run_traps(int count)
 
 /* --- Posted --- */
 
-static int flight[DEPTH], flight_count;
+/* Indexes of calls that are under way, the oldest first, and whose each is. */
+static int flight[DEPTH];
+static unsigned flight_first, flight_end;
 static struct coroutine *flight_of[FERRY_INDEXES];
 
-static void post_ready(void)
+/* The submitters. Whether there is something that the kernel may have to be told of. */
+static int post_ready(void)
 {
     int is_news = 0;
-    while (ready_first != ready_end && flight_count < DEPTH) {
+    while (ready_first != ready_end && flight_end - flight_first < DEPTH) {
         struct coroutine *self = ready[ready_first % MOST];
         struct request call = next_call(self);
         const uint64_t *a = call.arguments;
         int index = ferry_prep6(call.number, a[0], a[1], a[2], a[3], a[4], a[5]);
+        is_news = 1;
         /* Entries that were passed, because calls behind them were done first, count until the kernel
          * has passed them too. */
-        if (index == -EAGAIN) {
-            is_news = 1;
+        if (index == -EAGAIN)
             break;
-        }
         if (index < 0)
             call_failed(self, index);
         flight_of[index] = self;
-        flight[flight_count++] = index;
+        flight[flight_end++ % DEPTH] = index;
         ready_first++;
-        is_news = 1;
     }
-    if (is_news)
-        ferry_submit();
+    return is_news;
 }
 
-/* The receiver: takes what is done, the oldest first, up to the first that is not, or all. */
-static int receive(int is_thorough)
+static inline void take(int index)
 {
-    int kept = 0, at = 0;
-    for (; at < flight_count; at++) {
-        int index = flight[at];
-        if (ferry_ready(index)) {
-            if (call_done(flight_of[index], ferry_result(index), make_ready))
-                make_ready(flight_of[index]);
-        } else if (is_thorough) {
-            flight[kept++] = index;
-        } else {
-            break;
-        }
+    if (call_done(flight_of[index], ferry_result(index), make_ready))
+        make_ready(flight_of[index]);
+}
+
+/* The receiver: takes what is done, the oldest first, up to the first that is not. */
+static int receive(void)
+{
+    unsigned before = flight_first;
+    while (flight_first != flight_end && ferry_ready(flight[flight_first % DEPTH]))
+        take(flight[flight_first++ % DEPTH]);
+    return flight_first != before;
+}
+
+/* The same, past those that are not. */
+static int receive_any(void)
+{
+    unsigned kept = flight_first, end = flight_end;
+    for (unsigned at = flight_first; at != end; at++) {
+        int index = flight[at % DEPTH];
+        if (ferry_ready(index))
+            take(index);
+        else
+            flight[kept++ % DEPTH] = index;
     }
-    int taken = at - kept;
-    while (at < flight_count)
-        flight[kept++] = flight[at++];
-    flight_count = kept;
-    return taken;
+    flight_end = kept;
+    return kept != end;
+}
+
+/* Nothing else is to be done: looks at the oldest for a while. */
+static void spin_on_oldest(void)
+{
+    int index = flight[flight_first % DEPTH];
+    for (int turns = 0; turns < SPIN_TURNS && flight_first != flight_end; turns++)
+        if (ferry_ready(index))
+            break;
 }
 
 static void run_posted(int count)
 {
-    int idle = 0;
+    int idle = 0, is_untold = 0;
     for (int i = 0; i < count; i++)
         make_ready(&coroutines[i]);
     while (calls_left > 0) {
-        post_ready();
-        if (receive(idle % 16 == 15)) {
+        is_untold |= post_ready();
+        if (idle > 0 ? receive_any() : receive()) {
             idle = 0;
-        } else if (++idle >= IDLE_TURNS) {
+        } else if (is_untold) {
+            /* Not before there is nothing else to do: a kernel that looks need not be told. */
+            ferry_submit();
+            is_untold = 0;
+            spin_on_oldest();
+        } else if (++idle < IDLE_TURNS) {
+            spin_on_oldest();
+        } else {
             int index = ferry_wait_any(NULL);
-            if (index < 0 && index != -EINTR && flight_count > 0)
-                call_failed(&coroutines[0], index);
-            receive(1);
+            /* EAGAIN: the last call was done while the kernel looked; or nothing is under way. */
+            if (index < 0 && index != -EINTR && index != -EAGAIN)
+                call_failed(flight_of[flight[flight_first % DEPTH]], index);
+            receive_any();
             idle = 0;
         }
     }

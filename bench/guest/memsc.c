@@ -22,7 +22,7 @@
 
 enum { ROW_CALLS = 200000, ROW_MOST = 600, ROW_LEAST = 3, ENTRIES = FERRY_ENTRIES };
 enum { WORK_REPEATS = 5, BLOCK = 512 };
-#define TOGETHER_NS 300e6
+#define TOGETHER_NS 200e6
 
 static const int batches[] = {1, 2, 3, 4, 8, 16, 32, 64};
 static const int dd_kib[] = {64, 1024, 4096, 16384};
@@ -68,22 +68,25 @@ static void measure_rows(void (*run)(int count))
 
 /* --- Processes and threads --- */
 
-static void measure_together(const char *suffix, void (*prepare)(void), void (*run)(int), int count)
+static const struct group {
+    const char *name;
+    enum together_kind kind;
+    int members;
+} groups[] = {
+    {"applications_2", TOGETHER_PROCESSES, 2}, {"applications_1", TOGETHER_PROCESSES, 1},
+    {"threads_4", TOGETHER_THREADS, 4},        {"threads_6", TOGETHER_THREADS, 6},
+    {"threads_8", TOGETHER_THREADS, 8},
+};
+enum { TWO_APPLICATIONS = 1, ALL_GROUPS = sizeof groups / sizeof groups[0] };
+
+/* The first `count` groups. */
+static void measure_together(int count, const char *suffix, void (*prepare)(void), void (*run)(int),
+                             int calls)
 {
-    static const struct {
-        const char *name;
-        enum together_kind kind;
-        int members;
-    } groups[] = {
-        {"applications_1", TOGETHER_PROCESSES, 1}, {"applications_2", TOGETHER_PROCESSES, 2},
-        {"threads_4", TOGETHER_THREADS, 4},        {"threads_6", TOGETHER_THREADS, 6},
-        {"threads_8", TOGETHER_THREADS, 8},
-    };
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
-        snprintf(name, sizeof name, "%s%s", groups[i].name, suffix);
+    for (const struct group *group = groups; group < groups + count; group++) {
+        snprintf(name, sizeof name, "%s%s", group->name, suffix);
         case_print(name, "", "ns",
-                   together(name, groups[i].kind, groups[i].members, TOGETHER_NS, prepare, run,
-                            count, 0));
+                   together(name, group->kind, group->members, TOGETHER_NS, prepare, run, calls, 0));
     }
 }
 
@@ -175,7 +178,7 @@ static void measure_traps(void)
 {
     prepare_trap();
     measure_rows(trap_getppid);
-    measure_together("", prepare_trap, trap_getppid, ENTRIES);
+    measure_together(ALL_GROUPS, "", prepare_trap, trap_getppid, ENTRIES);
     measure_dd();
     measure_ls();
 }
@@ -193,7 +196,8 @@ static void measure_posted(void)
         char suffix[32];
         batch = *size;
         snprintf(suffix, sizeof suffix, "_batch_%d", batch);
-        measure_together(suffix, batch_prepare, batch_post, ENTRIES / batch * batch);
+        measure_together(batch == 1 || batch == ENTRIES ? ALL_GROUPS : TWO_APPLICATIONS, suffix,
+                         batch_prepare, batch_post, ENTRIES / batch * batch);
     }
 }
 
