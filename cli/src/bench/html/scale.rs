@@ -60,7 +60,6 @@ impl Scale {
         if values.len() <= MOST_OWN_TICKS && !values.is_empty() {
             scale.ticks = values.iter().map(|value| scale.at(*value)).collect();
             let (low, high) = bounds(scale.ticks.iter().copied());
-            let low = if scale.is_logarithmic { low } else { low.min(scale.range.start) };
             scale.range = if low < high { low..high } else { low - 0.5..high + 0.5 };
             let least = (scale.range.end - scale.range.start) * LEAST_DISTANCE;
             let mut last = f64::MIN;
@@ -71,8 +70,7 @@ impl Scale {
             });
         }
         let room = (scale.range.end - scale.range.start) * 0.04;
-        let below = if scale.is_logarithmic || scale.range.start != 0.0 { room } else { 0.0 };
-        scale.range = scale.range.start - below..scale.range.end + room;
+        scale.range = scale.range.start - room..scale.range.end + room;
         scale
     }
 
@@ -200,8 +198,10 @@ mod tests {
         assert!(scale.is_logarithmic());
         assert_eq!(labels(&scale), ["1", "4", "16", "64"]);
         assert!(scale.range.start < scale.at(1.0) && scale.at(64.0) < scale.range.end);
+        let near = Scale::of_varied(&[4.0, 6.0, 8.0]);
+        assert!(near.range.start > 3.0 && near.range.end < 9.0, "{near:?}");
         let same = Scale::of_varied(&[1.0]);
-        assert!(same.range.start <= 0.0 && same.range.end >= 1.0);
+        assert!(same.range.start < 1.0 && same.range.end > 1.0);
     }
 
     #[test]
