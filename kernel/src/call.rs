@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 use core::future::Future;
 use core::ops::Deref;
+use core::pin::pin;
 
 use abi::Errno;
 use fs::OpenFile;
@@ -42,6 +43,7 @@ impl Caller {
     /// Waits for `future`, but ends early when the caller is to be told so. What is ready at once is
     /// delivered even then.
     pub async fn interruptible<F: Future>(&self, future: F) -> Result<F::Output, Interrupted> {
+        let future = pin!(future);
         match self {
             Caller::Trapped(thread) => signal::interruptible(&**thread, future).await,
             Caller::Posted(syspage, index) => {

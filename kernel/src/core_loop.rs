@@ -64,6 +64,7 @@ pub fn serve_interrupts() {
     }
 }
 
+#[inline]
 async fn carry_out(request: Request) {
     let taken = stages::stamp();
     let result = dispatch::dispatch(&request.call).await;
@@ -77,17 +78,18 @@ async fn carry_out(request: Request) {
 }
 
 /// The servers of one core, and the handlers of theirs that wait.
-struct Carrier<F: Future<Output = ()> + Send + 'static> {
+struct Carrier<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> {
     core: CpuId,
     servers: Vec<&'static Server>,
     pool: TaskPool<F>,
-    make: fn(Request) -> F,
+    /// A type of its own rather than a pointer: the future is made where it stays.
+    make: M,
     /// Number and stamps of the posted call that was carried out last and is not written down yet.
     timed: Option<(usize, u64, u64)>,
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
-    fn new(core: CpuId, make: fn(Request) -> F) -> Carrier<F> {
+impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M> {
+    fn new(core: CpuId, make: M) -> Carrier<F, M> {
         Carrier {
             core,
             servers: servers::all().iter().filter(|server| server.core() == core).collect(),
@@ -189,7 +191,7 @@ impl<F: Future<Output = ()> + Send + 'static> Carrier<F> {
 #[inline]
 fn serve_closely<F: Future<Output = ()> + Send + 'static>(
     scanner: &mut Scanner,
-    carrier: &mut Carrier<F>,
+    carrier: &mut Carrier<F, impl Fn(Request) -> F>,
 ) -> bool {
     let mut worked = false;
     let mut quiet = 0;

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::future::{Future, poll_fn};
-use core::pin::pin;
+use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::task::Poll;
 
@@ -306,14 +306,14 @@ pub fn note_remote(thread: &Thread, number: usize) {
     thread.process.counters.trapped.count_one(number, REMOTE);
 }
 
-/// Waits for a trapped call, and notes it when that takes more than one look.
+/// Waits for a trapped call, and notes it when that takes more than one look. The future stays where it
+/// is: those of calls are large.
 pub async fn watch<F: Future>(
     thread: &Thread,
     number: usize,
     is_remote: bool,
-    future: F,
+    mut future: Pin<&mut F>,
 ) -> F::Output {
-    let mut future = pin!(future);
     let mut is_noted = false;
     poll_fn(|context| {
         let poll = future.as_mut().poll(context);

@@ -69,9 +69,7 @@ pub fn start(thread: Arc<Thread>, context: Box<UserContext>) -> Result<(), OutOf
     thread.core.store(core, Ordering::Relaxed);
     let core = CpuId::new(core).unwrap_or(CpuId::FIRST);
     let victim = thread.clone();
-    task::spawn_with_hook(core, accounted(thread.clone(), run(thread, context)), move || {
-        bury(victim);
-    })
+    task::spawn_with_hook(core, accounted(thread, context), move || bury(victim))
 }
 
 /// Ends a thread whose task panicked, and its process with it: what it was about is lost, but nobody
@@ -90,9 +88,9 @@ fn bury(thread: Arc<Thread>) {
 
 /// Polls the thread's task and charges the thread for the time. A thread that may not stay on this
 /// core is started anew on one that it may run on.
-async fn accounted(thread: Arc<Thread>, run: impl Future<Output = Option<Box<UserContext>>>) {
+async fn accounted(thread: Arc<Thread>, context: Box<UserContext>) {
     let moving = {
-        let mut run = pin!(run);
+        let mut run = pin!(run(thread.clone(), context));
         poll_fn(|context| {
             thread.processor_time.begin();
             posted::enter_core(&thread);
@@ -141,7 +139,7 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
         let sample = thread.processor_time.trap();
         match stop {
             Stop::Sent { number, trapped, sent } => {
-                let answer = request::answer(&thread);
+                let answer = pin!(request::answer(&thread));
                 let result = counters::watch(&thread, number, true, answer).await;
                 stages::answered(number, trapped, sent);
                 finish_call(&thread, &mut context, number, result);
@@ -318,13 +316,14 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
         Some(CallPath::Local) => {
             counters::note_local(thread, number);
             let call = Call { thread: Caller::Trapped(thread.clone()), number, arguments };
-            let result = counters::watch(thread, number, false, dispatch::dispatch(&call)).await;
+            let handler = pin!(dispatch::dispatch(&call));
+            let result = counters::watch(thread, number, false, handler).await;
             stages::local(number, trapped, trapped);
             result
         }
         Some(CallPath::Remote | CallPath::Posted) => {
             counters::note_remote(thread, number);
-            let answer = request::remote(thread, number, arguments);
+            let answer = pin!(request::remote(thread, number, arguments));
             let result = counters::watch(thread, number, true, answer).await;
             stages::answered(number, trapped, trapped);
             result

@@ -18,7 +18,7 @@ use super::queue::{Link, Popped, ReadyQueue};
 use super::storage::{Header, Task};
 use crate::cpu::{self, CpuId, CpuLocal, LocalSlot, PerCpu};
 use crate::memory::OutOfMemory;
-use crate::panic::Panicked;
+use crate::panic::{Contain, Panicked, contain};
 use crate::{sync, time};
 
 /// Most tasks that `run_ready` polls before it returns.
@@ -180,11 +180,30 @@ pub fn spawn_with_hook(
     future: impl Future<Output = ()> + Send + 'static,
     on_panic: impl FnOnce() + Send + 'static,
 ) -> Result<(), OutOfMemory> {
-    spawn(core, async move {
-        if let Err(Panicked) = crate::panic::contain(future).await {
-            on_panic();
-        }
-    })
+    spawn(core, Hooked { future: contain(future), on_panic: Some(on_panic) })
+}
+
+/// A task with a hook. Not an `async` block, which would have room for the future twice.
+struct Hooked<F, H> {
+    future: Contain<F>,
+    on_panic: Option<H>,
+}
+
+impl<F: Future<Output = ()>, H: FnOnce()> Future for Hooked<F, H> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: `future` is pinned with us: it is only polled in place. `on_panic` is never pinned.
+        let (future, on_panic) = unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.future), &mut this.on_panic)
+        };
+        future.poll(context).map(|result| {
+            if let (Err(Panicked), Some(on_panic)) = (result, on_panic.take()) {
+                on_panic();
+            }
+        })
+    }
 }
 
 /// Puts a task that was woken into the queue of its core and rings there.

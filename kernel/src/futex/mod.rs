@@ -10,6 +10,7 @@
 mod robust;
 mod table;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::future::poll_fn;
 use core::task::Poll;
@@ -80,7 +81,8 @@ pub async fn wait(
     let woken = poll_fn(|context| {
         if waiting.waiter.poll_woken(context.waker()) { Poll::Ready(()) } else { Poll::Pending }
     });
-    let result = caller.interruptible(time::with_deadline(woken, deadline_ns)).await;
+    let wait = Box::pin(caller.interruptible(time::with_deadline(woken, deadline_ns)));
+    let result = wait.await;
     if !TABLE.remove(&waiting.waiter) {
         return Ok(0);
     }

@@ -9,6 +9,7 @@
 //! `futex` words are here too, as they need the frame and its identity.
 
 use abi::Errno;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::memory::VirtAddr;
@@ -111,16 +112,23 @@ impl UserMemory {
     /// # Errors
     /// `EFAULT`.
     pub async fn read_value<T: FromBytes>(&self, address: u64) -> Result<T, Errno> {
-        let size = size_of::<T>();
-        if size <= SMALL {
-            let mut buffer = [0; SMALL];
-            let bytes = buffer.get_mut(..size).unwrap_or_default();
-            self.read_bytes(address, bytes).await?;
-            T::read_from_bytes(bytes).map_err(|_| Errno::EFAULT)
-        } else {
-            let bytes = self.read_vector(address, size).await?;
-            T::read_from_bytes(&bytes).map_err(|_| Errno::EFAULT)
+        if let Some(value) = self.read_small(address) {
+            return Ok(value);
         }
+        let bytes = self.read_vector(address, size_of::<T>()).await?;
+        T::read_from_bytes(&bytes).map_err(|_| Errno::EFAULT)
+    }
+
+    /// A small value whose pages are there.
+    fn read_small<T: FromBytes>(&self, address: u64) -> Option<T> {
+        let size = size_of::<T>();
+        let mut buffer = [0; SMALL];
+        let bytes = buffer.get_mut(..size)?;
+        check_range(address, size).ok()?;
+        if self.space.copy_out(address, bytes) < size {
+            return None;
+        }
+        T::read_from_bytes(bytes).ok()
     }
 
     /// Writes a value.
@@ -175,27 +183,36 @@ impl UserMemory {
     /// `EFAULT`; `ENAMETOOLONG` when there is no zero byte among the first `limit`.
     pub async fn read_string(&self, address: u64, limit: usize) -> Result<Vec<u8>, Errno> {
         let mut string = Vec::new();
-        let mut buffer = [0; 256];
-        let mut at = address;
         while string.len() < limit {
+            let at = address + string.len() as u64;
             check_range(at, 1)?;
-            let length = (limit - string.len()).min(buffer.len());
-            let window = buffer.get_mut(..length).unwrap_or_default();
-            let copied = self.space.copy_out(at, window);
-            let bytes = window.get(..copied).unwrap_or_default();
-            let end = bytes.iter().position(|byte| *byte == 0);
-            let part = bytes.get(..end.unwrap_or(copied)).unwrap_or_default();
-            string.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
-            string.extend_from_slice(part);
-            if end.is_some() {
+            let before = string.len();
+            if self.read_string_part(at, limit - before, &mut string)? {
                 return Ok(string);
             }
-            at += copied as u64;
-            if copied == 0 {
+            if string.len() == before {
                 self.bring_in(at, Access::READ).await?;
             }
         }
         Err(Errno::ENAMETOOLONG)
+    }
+
+    /// Adds what is there of a string, at most `limit` bytes; true when its end was among them.
+    fn read_string_part(
+        &self,
+        address: u64,
+        limit: usize,
+        string: &mut Vec<u8>,
+    ) -> Result<bool, Errno> {
+        let mut buffer = [0; 256];
+        let window = buffer.get_mut(..limit.min(256)).unwrap_or_default();
+        let copied = self.space.copy_out(address, window);
+        let bytes = window.get(..copied).unwrap_or_default();
+        let end = bytes.iter().position(|byte| *byte == 0);
+        let part = bytes.get(..end.unwrap_or(copied)).unwrap_or_default();
+        string.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
+        string.extend_from_slice(part);
+        Ok(end.is_some())
     }
 
     /// Writes zeros.
@@ -328,7 +345,9 @@ impl UserMemory {
     /// # Errors
     /// `EFAULT` when the program itself would get a signal.
     pub async fn bring_in(&self, address: u64, access: Access) -> Result<(), Errno> {
-        self.space.fault(VirtAddr(address), access).await.map_err(|_: FaultSignal| Errno::EFAULT)
+        // On the heap, so that the futures of all calls that use memory stay small.
+        let fault = Box::pin(self.space.fault(VirtAddr(address), access));
+        fault.await.map_err(|_: FaultSignal| Errno::EFAULT)
     }
 }
 

@@ -10,6 +10,7 @@
 //! ```
 
 use abi::Errno;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::{IntoIter, Vec};
 use base::io::{Sink, Source};
@@ -127,7 +128,8 @@ impl Cursor {
             }
         }
         self.is_stopped = false;
-        self.space.fault(VirtAddr(self.current.address), access).await.map_err(|_| Errno::EFAULT)
+        let fault = Box::pin(self.space.fault(VirtAddr(self.current.address), access));
+        fault.await.map_err(|_| Errno::EFAULT)
     }
 }
 
@@ -187,7 +189,7 @@ impl Sink for UserSink {
 /// A sink within one page of a program: a short read that the file has the bytes for. It takes all
 /// bytes of a write or, when the page is missing, none; then nothing has happened yet, and the call
 /// takes the long way.
-pub struct PageSink<'a> {
+pub struct ShortSink<'a> {
     space: &'a AddressSpace,
     address: u64,
     length: usize,
@@ -195,14 +197,11 @@ pub struct PageSink<'a> {
     is_stopped: bool,
 }
 
-impl<'a> PageSink<'a> {
+impl<'a> ShortSink<'a> {
     /// `None` when the range crosses a page or does not lie in user space.
-    pub fn new(space: &'a AddressSpace, address: u64, length: u64) -> Option<PageSink<'a>> {
-        if length > PAGE - address % PAGE || !is_user_range(address, length) {
-            return None;
-        }
-        let length = usize::try_from(length).ok()?;
-        Some(PageSink { space, address, length, is_stopped: false })
+    pub fn new(space: &'a AddressSpace, address: u64, length: u64) -> Option<ShortSink<'a>> {
+        let length = within_page(address, length)?;
+        Some(ShortSink { space, address, length, is_stopped: false })
     }
 
     /// Whether the page was missing when bytes came for it.
@@ -218,7 +217,7 @@ impl<'a> PageSink<'a> {
     }
 }
 
-impl Sink for PageSink<'_> {
+impl Sink for ShortSink<'_> {
     fn write(&mut self, bytes: &[u8]) -> usize {
         let bytes = bytes.get(..self.length).unwrap_or(bytes);
         let done = self.space.lock().table.copy_in(VirtAddr(self.address), bytes);
@@ -241,6 +240,61 @@ impl Sink for PageSink<'_> {
         let done = self.space.lock().table.zero(VirtAddr(self.address), length);
         self.advance(length, done)
     }
+}
+
+/// A source within one page of a program, for a short write: the counterpart of [`ShortSink`].
+pub struct ShortSource<'a> {
+    space: &'a AddressSpace,
+    address: u64,
+    length: usize,
+    /// The page was missing.
+    is_stopped: bool,
+}
+
+impl<'a> ShortSource<'a> {
+    /// `None` when the range crosses a page or does not lie in user space.
+    pub fn new(space: &'a AddressSpace, address: u64, length: u64) -> Option<ShortSource<'a>> {
+        let length = within_page(address, length)?;
+        Some(ShortSource { space, address, length, is_stopped: false })
+    }
+
+    /// Whether the page was missing when bytes were wanted.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    fn advance(&mut self, wanted: usize, done: usize) -> usize {
+        self.is_stopped |= done < wanted;
+        self.address += done as u64;
+        self.length -= done;
+        done
+    }
+}
+
+impl Source for ShortSource<'_> {
+    fn read(&mut self, into: &mut [u8]) -> usize {
+        let length = into.len().min(self.length);
+        let into = into.get_mut(..length).unwrap_or_default();
+        let done = self.space.lock().table.copy_out(VirtAddr(self.address), into);
+        self.advance(length, done)
+    }
+
+    fn remaining(&self) -> usize {
+        self.length
+    }
+
+    fn read_to_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {
+        let length = length.min(self.length);
+        let address = VirtAddr(self.address);
+        let done = self.space.lock().table.copy_out_to_frame(address, frame, offset, length);
+        self.advance(length, done)
+    }
+}
+
+/// The length of a range of user space that does not cross a page.
+fn within_page(address: u64, length: u64) -> Option<usize> {
+    let fits = length <= PAGE - address % PAGE && is_user_range(address, length);
+    if fits { usize::try_from(length).ok() } else { None }
 }
 
 /// Where a write takes its bytes from.

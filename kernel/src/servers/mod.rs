@@ -121,9 +121,10 @@ pub fn answer_at_once(
         number::geteuid => thread.credentials().user.effective,
         number::getgid => thread.credentials().group.real,
         number::getegid => thread.credentials().group.effective,
-        number::read | number::lseek | number::fstat | number::clock_gettime => {
+        number::read | number::write | number::lseek | number::fstat | number::clock_gettime => {
             let act = |space: &AddressSpace| match number {
                 number::read => file::read_at_once(thread, space, arguments),
+                number::write => file::write_at_once(thread, space, arguments),
                 number::lseek => file::seek_at_once(thread, arguments),
                 number::fstat => file::status_at_once(thread, space, arguments),
                 _ => time::clock_at_once(thread, space, arguments),

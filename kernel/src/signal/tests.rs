@@ -205,11 +205,12 @@ fn a_replaced_mask_comes_back_unless_a_signal_is_to_be_delivered_under_it() {
     let own = SignalSet::of(Signal::SIGUSR1);
     set_mask(&thread, own);
     let other = SignalSet::of(Signal::SIGUSR2);
-    let quiet = with_mask(&thread, Some(other), async { Ok(()) });
+    let call = pin!(async { Ok(()) });
+    let quiet = with_mask(&thread, Some(other), call);
     assert_eq!(poll_once(quiet), Poll::Ready(Ok(())));
     assert_eq!(thread.signals.blocked(), own);
-    let interrupted =
-        with_mask(&thread, Some(other), async { Err::<(), _>(Errno::ERESTARTNOHAND) });
+    let call = pin!(async { Err::<(), _>(Errno::ERESTARTNOHAND) });
+    let interrupted = with_mask(&thread, Some(other), call);
     assert!(poll_once(interrupted).is_ready());
     assert_eq!(thread.signals.blocked(), other);
 }
@@ -219,8 +220,8 @@ fn a_call_without_a_handler_to_run_is_restarted_and_its_mask_put_back() {
     let thread = settled(testing::process());
     let own = SignalSet::of(Signal::SIGUSR1);
     set_mask(&thread, own);
-    let interrupted =
-        with_mask(&thread, Some(SignalSet::EMPTY), async { Err::<(), _>(Errno::ERESTARTNOHAND) });
+    let call = pin!(async { Err::<(), _>(Errno::ERESTARTNOHAND) });
+    let interrupted = with_mask(&thread, Some(SignalSet::EMPTY), call);
     assert!(poll_once(interrupted).is_ready());
     let mut context = UserContext::new(0x40_0002, 0x7000);
     note_restart(&thread, &context, 130, Errno::ERESTARTNOHAND);

@@ -1,7 +1,7 @@
 //! Waits that signals can end.
 
 use core::future::{Future, pending, poll_fn};
-use core::pin::pin;
+use core::pin::{Pin, pin};
 use core::task::{Poll, Waker};
 
 use alloc::sync::Arc;
@@ -108,7 +108,7 @@ pub async fn killable<F: Future>(thread: &Thread, future: F) -> Result<F::Output
 pub async fn with_mask<T>(
     thread: &Thread,
     mask: Option<SignalSet>,
-    call: impl Future<Output = Result<T, Errno>>,
+    call: Pin<&mut impl Future<Output = Result<T, Errno>>>,
 ) -> Result<T, Errno> {
     let Some(mask) = mask else { return call.await };
     replace_mask(thread, mask);

@@ -1,5 +1,7 @@
 //! Sleeping on a clock, interruptible by signals.
 
+use alloc::boxed::Box;
+
 use base::time;
 
 use super::clock::{self, Clock};
@@ -20,7 +22,7 @@ pub enum SleepEnd {
 
 /// Sleeps until a time of `base::time::now_ns`.
 pub async fn sleep_span(caller: &Caller, deadline_ns: u64) -> SleepEnd {
-    match caller.interruptible(time::sleep_until(deadline_ns)).await {
+    match Box::pin(caller.interruptible(time::sleep_until(deadline_ns))).await {
         Ok(()) => SleepEnd::Done,
         Err(_) => SleepEnd::Interrupted,
     }
@@ -28,7 +30,7 @@ pub async fn sleep_span(caller: &Caller, deadline_ns: u64) -> SleepEnd {
 
 /// Sleeps until `clock` shows `target_ns`.
 pub async fn sleep_until(caller: &Caller, clock: &Clock, target_ns: u64) -> SleepEnd {
-    match caller.interruptible(reach(clock, target_ns)).await {
+    match Box::pin(caller.interruptible(reach(clock, target_ns))).await {
         Ok(()) => SleepEnd::Done,
         Err(_) => SleepEnd::Interrupted,
     }

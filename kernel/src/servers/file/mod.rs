@@ -38,7 +38,7 @@ pub use directory::seek_at_once;
 pub use mount::offer;
 pub use poll::continue_poll;
 pub use status::status_at_once;
-pub use transfer::read_at_once;
+pub use transfer::{read_at_once, write_at_once};
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {

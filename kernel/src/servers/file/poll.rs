@@ -4,12 +4,14 @@
 //! queues of its files, and looks again after that.
 
 use core::future::poll_fn;
+use core::pin::pin;
 use core::task::Poll;
 
 use abi::Errno;
 use abi::fs::{PollEvents, PollFd};
 use abi::signal::SignalSet;
 use abi::time::{Timespec, Timeval};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -65,7 +67,7 @@ async fn wait(call: &Call, watched: &mut [Watched], deadline_ns: Option<u64>) ->
         }
         if is_any { Poll::Ready(()) } else { Poll::Pending }
     });
-    match call.thread.interruptible(with_deadline(look, deadline_ns)).await {
+    match Box::pin(call.thread.interruptible(with_deadline(look, deadline_ns))).await {
         Ok(_) => Waited::Done,
         Err(Interrupted) => Waited::Interrupted,
     }
@@ -170,14 +172,14 @@ pub async fn ppoll(call: &Call) -> SysResult {
     let deadline_ns = read_timeout(call, call.argument(2)).await?;
     let mask = read_mask(call, call.argument(3), call.argument(4)).await?;
     let array = call.argument(0);
-    let result = with_mask(&call.thread, mask, async {
+    let wait = pin!(async {
         let mut decoded = read_array(call, array, u64::from(call.unsigned(1))).await?;
         match wait(call, &mut decoded.watched, deadline_ns).await {
             Waited::Done => decoded.answer(call, array).await,
             Waited::Interrupted => Err(Errno::ERESTARTNOHAND),
         }
-    })
-    .await;
+    });
+    let result = with_mask(&call.thread, mask, wait).await;
     write_left(call, call.argument(2), deadline_ns).await;
     result
 }
@@ -316,7 +318,7 @@ pub async fn pselect6(call: &Call) -> SysResult {
             read_mask(call, mask, size).await?
         }
     };
-    let result = with_mask(&call.thread, mask, select_wait(call, deadline_ns)).await;
+    let result = with_mask(&call.thread, mask, pin!(select_wait(call, deadline_ns))).await;
     write_left(call, call.argument(4), deadline_ns).await;
     result
 }

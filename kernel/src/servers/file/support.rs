@@ -6,6 +6,7 @@ use core::task::Poll;
 use abi::Errno;
 use abi::fs::{AT_FDCWD, PATH_MAX, PollEvents};
 use abi::signal::Signal;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::time;
@@ -134,7 +135,9 @@ pub async fn ready(
         let there = file.file().poll(events, Some(&mut table));
         if there.is_empty() { Poll::Pending } else { Poll::Ready(()) }
     });
-    match call.thread.interruptible(time::with_deadline(wait, deadline_ns)).await {
+    // On the heap, as whatever waits is: the futures of all calls stay small.
+    let wait = Box::pin(call.thread.interruptible(time::with_deadline(wait, deadline_ns)));
+    match wait.await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(NotReady::TimedOut),
         Err(Interrupted) => Err(NotReady::Interrupted),

@@ -15,7 +15,7 @@ use fs::{NodeKind, OpenFile, tree};
 
 use super::support::{NotReady, raise, ready};
 use crate::call::{Call, SysResult};
-use crate::memory::{AddressSpace, PageSink, UserSink, UserSource};
+use crate::memory::{AddressSpace, ShortSink, ShortSource, UserSink, UserSource};
 use crate::process::{Resource, Thread};
 
 /// Where a transfer takes place.
@@ -55,7 +55,7 @@ pub async fn read(call: &Call) -> SysResult {
 /// stands in the way: nothing has happened then, and `read` does it properly.
 pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
     let [descriptor, address, length, ..] = *arguments;
-    let mut sink = PageSink::new(space, address, length)?;
+    let mut sink = ShortSink::new(space, address, length)?;
     let file = thread.file(descriptor as i32).ok()?;
     check_reads(&file).ok()?;
     file.admit(thread, false).ok()?;
@@ -69,6 +69,29 @@ pub async fn write(call: &Call) -> SysResult {
     let file = call.file(0)?;
     check_writes(&file)?;
     write_to(call, &file, call.user().source(call.argument(1), call.argument(2))?, HERE).await
+}
+
+/// A short write that the file takes whole, out of a page of the caller that is there. `None` as for
+/// `read_at_once`. Only files and pipes: a terminal may take a part and have the rest wait.
+pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
+    let [descriptor, address, length, ..] = *arguments;
+    let mut source = ShortSource::new(space, address, length)?;
+    let file = thread.file(descriptor as i32).ok()?;
+    check_writes(&file).ok()?;
+    let (behaviour, kind) = (file.file(), file.inode().kind());
+    if behaviour.is_generated() || !(behaviour.is_seekable() || kind == NodeKind::Fifo) {
+        return None;
+    }
+    let size_limit = thread.process.limits.soft(Resource::FileSize);
+    let transfer = Transfer { nonblocking: file.is_nonblocking(), size_limit, ..Transfer::PLAIN };
+    let count = file.write(&mut source, transfer).ok()?;
+    if count == 0 && source.is_stopped() {
+        return None;
+    }
+    match after_write(thread, &file, count) {
+        Ok(()) => Some(count as u64),
+        Err(errno) => Some(errno.to_return_value().cast_unsigned()),
+    }
 }
 
 pub async fn pread64(call: &Call) -> SysResult {
@@ -295,11 +318,16 @@ async fn write_all(call: &Call, file: &OpenFile, supply: &mut Supply<'_>, spot: 
             }
         }
     }
-    if done > 0 && file.inode().kind() == NodeKind::Regular {
-        let identity = call.thread.identity();
-        tree::drop_set_id(file.inode(), &identity)?;
-    }
+    after_write(&call.thread, file, done)?;
     Ok(done as u64)
+}
+
+/// Who writes to a program takes its set-user-ID and set-group-ID bits away.
+fn after_write(thread: &Thread, file: &OpenFile, count: usize) -> Result<(), Errno> {
+    if count > 0 && file.inode().kind() == NodeKind::Regular {
+        tree::drop_set_id(file.inode(), &thread.identity())?;
+    }
+    Ok(())
 }
 
 fn write_once(
