@@ -28,13 +28,13 @@ const _: () = assert!(size_of::<Entries>() == 4096);
 #[repr(C)]
 pub struct Entries([Entry; ENTRY_COUNT]);
 
-/// A call, copied out of its entry.
+/// A call, copied out of its entry. Small, so that no copy of it takes a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostedCall {
     /// Which entry it is from; below `ENTRY_COUNT`.
-    pub index: usize,
+    pub index: u8,
     /// Its number.
-    pub number: usize,
+    pub number: u16,
     /// Its flags.
     pub flags: u8,
     /// Its arguments.
@@ -117,8 +117,8 @@ impl Entries {
         let entry = self.at(index);
         let what = entry.what.load(Ordering::Relaxed);
         PostedCall {
-            index,
-            number: (what & 0xffff) as usize,
+            index: (index % ENTRY_COUNT) as u8,
+            number: what as u16,
             flags: (what >> 16) as u8,
             arguments: core::array::from_fn(|at| entry.arguments[at].load(Ordering::Relaxed)),
         }
@@ -284,7 +284,7 @@ impl Consumer {
     #[cold]
     fn hold(&mut self, call: PostedCall) {
         let calls = self.held_calls.get_or_insert_with(|| Box::new([call; ENTRY_COUNT]));
-        calls[call.index] = call;
+        calls[usize::from(call.index)] = call;
         self.held |= 1 << call.index;
     }
 
@@ -455,9 +455,9 @@ mod tests {
             let mut seen = Vec::new();
             let in_flight = &self.in_flight;
             self.consumer.visit(&self.entries, in_flight, 64, |call| {
-                seen.push(call.number);
+                seen.push(usize::from(call.number));
                 if call.number == 1 {
-                    in_flight.begin(call.index);
+                    in_flight.begin(usize::from(call.index));
                     return Served::Later;
                 }
                 Served::Done(call.number as u64 * 10)

@@ -19,13 +19,30 @@ use crate::signal::{self, Interruption};
 /// What a handler answers: the value for the caller, or an error.
 pub type SysResult = Result<u64, Errno>;
 
-/// Who called, and how: this decides what ends a wait of the call.
+/// Who called what, and how: this decides what ends a wait of the call.
+///
+/// The number is in here because there is room for it: a `Call` is a cache line, and moving one takes
+/// no loop.
 pub enum Caller {
     /// A thread that trapped and waits for the answer: its signals end the wait.
-    Trapped(Arc<Thread>),
-    /// A thread that posted the call in this entry and goes on: only `ferry_cancel` ends the wait.
-    Posted(Arc<Syspage>, usize),
+    Trapped {
+        /// The thread.
+        thread: Arc<Thread>,
+        /// Number of the call.
+        number: u16,
+    },
+    /// A thread that posted the call and goes on: only `ferry_cancel` ends the wait.
+    Posted {
+        /// Where.
+        syspage: Arc<Syspage>,
+        /// In which entry.
+        index: u8,
+        /// Number of the call.
+        number: u16,
+    },
 }
+
+const _: () = assert!(size_of::<Call>() == 64);
 
 impl Deref for Caller {
     type Target = Arc<Thread>;
@@ -33,8 +50,8 @@ impl Deref for Caller {
     #[inline]
     fn deref(&self) -> &Arc<Thread> {
         match self {
-            Caller::Trapped(thread) => thread,
-            Caller::Posted(syspage, _) => syspage.thread(),
+            Caller::Trapped { thread, .. } => thread,
+            Caller::Posted { syspage, .. } => syspage.thread(),
         }
     }
 }
@@ -45,9 +62,9 @@ impl Caller {
     pub async fn interruptible<F: Future>(&self, future: F) -> Result<F::Output, Interrupted> {
         let future = pin!(future);
         match self {
-            Caller::Trapped(thread) => signal::interruptible(&**thread, future).await,
-            Caller::Posted(syspage, index) => {
-                signal::interruptible(syspage.interruption(*index), future).await
+            Caller::Trapped { thread, .. } => signal::interruptible(&**thread, future).await,
+            Caller::Posted { syspage, index, .. } => {
+                signal::interruptible(syspage.interruption(usize::from(*index)), future).await
             }
         }
     }
@@ -55,31 +72,46 @@ impl Caller {
     /// Whether a long call should stop early.
     pub fn has_attention(&self) -> bool {
         match self {
-            Caller::Trapped(thread) => thread.has_attention(),
-            Caller::Posted(syspage, index) => syspage.interruption(*index).is_set(),
+            Caller::Trapped { thread, .. } => thread.has_attention(),
+            Caller::Posted { syspage, index, .. } => {
+                syspage.interruption(usize::from(*index)).is_set()
+            }
         }
     }
 
     /// Delivers the answer of a call that travelled.
     pub fn answer(&self, result: SysResult) {
         match self {
-            Caller::Trapped(thread) => thread.slot.complete(result),
-            Caller::Posted(syspage, index) => syspage.complete(*index, result),
+            Caller::Trapped { thread, .. } => thread.slot.complete(result),
+            Caller::Posted { syspage, index, .. } => syspage.complete(usize::from(*index), result),
         }
     }
 }
 
 /// One system call.
 pub struct Call {
-    /// The thread that called.
+    /// The thread that called, and what.
     pub thread: Caller,
-    /// Number of the call.
-    pub number: usize,
     /// Its arguments, raw.
     pub arguments: [u64; 6],
 }
 
 impl Call {
+    /// A call of a thread that trapped.
+    #[inline]
+    pub fn trapped(thread: &Arc<Thread>, number: usize, arguments: [u64; 6]) -> Call {
+        // No call has a number as large as the largest.
+        let number = u16::try_from(number).unwrap_or(u16::MAX);
+        Call { thread: Caller::Trapped { thread: thread.clone(), number }, arguments }
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn number(&self) -> usize {
+        let (Caller::Trapped { number, .. } | Caller::Posted { number, .. }) = self.thread;
+        usize::from(number)
+    }
+
     /// The process of the caller.
     pub fn process(&self) -> &Arc<Process> {
         &self.thread.process

@@ -71,10 +71,10 @@ async fn carry_out(request: Request) {
     let handled = stages::stamp();
     request.call.thread.answer(result);
     let way = match request.call.thread {
-        Caller::Trapped(_) => call_way::REMOTE,
-        Caller::Posted(..) => call_way::POSTED,
+        Caller::Trapped { .. } => call_way::REMOTE,
+        Caller::Posted { .. } => call_way::POSTED,
     };
-    stages::served(request.call.number, way, taken, handled);
+    stages::served(request.call.number(), way, taken, handled);
 }
 
 /// The servers of one core, and the handlers of theirs that wait.
@@ -129,13 +129,14 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
                 break;
             }
             let Some(request) = server.take() else { return };
-            let Call { thread, number, arguments } = &request.call;
+            let Call { thread, arguments } = &request.call;
+            let number = request.call.number();
             let taken = stages::stamp();
-            match servers::answer_at_once(*number, arguments, thread, None) {
+            match servers::answer_at_once(number, arguments, thread, None) {
                 Some(value) => {
                     let handled = stages::stamp();
                     thread.answer(Ok(value));
-                    stages::served(*number, call_way::REMOTE, taken, handled);
+                    stages::served(number, call_way::REMOTE, taken, handled);
                 }
                 // There is room, and this core made the pool.
                 None => drop(self.pool.submit(|| (self.make)(request))),
@@ -148,6 +149,7 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
     #[inline]
     fn serve_posted(&mut self, syspage: &Arc<Syspage>, posted: &PostedCall) -> Served {
         let PostedCall { number, ref arguments, .. } = *posted;
+        let number = usize::from(number);
         let (thread, space) = (syspage.thread(), syspage.space());
         self.write_down();
         let taken = stages::stamp();
@@ -165,14 +167,14 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
     /// A posted call that may have to wait.
     #[inline(never)]
     fn serve_slowly(&mut self, syspage: &Arc<Syspage>, posted: &PostedCall) -> Served {
-        let PostedCall { number, arguments, .. } = *posted;
+        let PostedCall { index, number, arguments, .. } = *posted;
         if let Err(refusal) = posted::admit(posted) {
             return Served::Done(refusal);
         }
-        syspage.begin(posted.index);
-        let thread = Caller::Posted(syspage.clone(), posted.index);
-        let request = Request { call: Call { thread, number, arguments } };
-        let server = servers::of_call(number);
+        syspage.begin(usize::from(index));
+        let thread = Caller::Posted { syspage: syspage.clone(), index, number };
+        let request = Request { call: Call { thread, arguments } };
+        let server = servers::of_call(usize::from(number));
         if server.core() == self.core && self.pool.has_room() {
             let _ = self.pool.submit(|| (self.make)(request));
         } else if let Err(request) = server.submit(request) {

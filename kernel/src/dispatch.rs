@@ -23,21 +23,21 @@ pub async fn dispatch(call: &Call) -> SysResult {
     match poll_fn(|context| poll_contained(handler.as_mut(), context)).await {
         Ok(result) => result,
         Err(_) => {
-            servers::of_call(call.number).restarts.fetch_add(1, Ordering::Relaxed);
-            log::error!("the handler of {} panicked; its call fails", name(call.number));
+            servers::of_call(call.number()).restarts.fetch_add(1, Ordering::Relaxed);
+            log::error!("the handler of {} panicked; its call fails", name(call.number()));
             Err(Errno::EIO)
         }
     }
 }
 
 async fn serve(call: &Call) -> SysResult {
-    let Some(row) = route::route(call.number) else { return Err(unknown(call.number)) };
+    let Some(row) = route::route(call.number()) else { return Err(unknown(call.number())) };
     if row.support == Support::None {
-        return Err(unknown(call.number));
+        return Err(unknown(call.number()));
     }
     match row.class {
         Class::File => file::serve(call).await,
-        Class::Network => Err(unknown(call.number)),
+        Class::Network => Err(unknown(call.number())),
         Class::Process => process::serve(call).await,
         Class::Signal => signal::serve(call).await,
         Class::Ipc => ipc::serve(call).await,
@@ -49,9 +49,9 @@ async fn serve(call: &Call) -> SysResult {
 
 /// Carries out a call that changes the caller's own control flow, on the caller's core.
 pub async fn dispatch_local(call: &Call, context: &mut UserContext) -> SysResult {
-    if matches!(call.number, number::ferry_register | number::ferry_unregister) {
+    if matches!(call.number(), number::ferry_register | number::ferry_unregister) {
         posted::serve_local(call, context).await
-    } else if matches!(call.number, number::rt_sigreturn | number::sigaltstack) {
+    } else if matches!(call.number(), number::rt_sigreturn | number::sigaltstack) {
         signal::serve_local(call, context).await
     } else {
         process::serve_local(call, context).await

@@ -20,7 +20,7 @@ use abi::Errno;
 use base::answer::AnswerSlot;
 use base::{task, time};
 
-use crate::call::{Call, Caller, SysResult};
+use crate::call::{Call, SysResult};
 use crate::process::Thread;
 use crate::servers;
 
@@ -105,7 +105,7 @@ pub fn decode(value: u64) -> SysResult {
 /// a caller that finds it full yields and tries again.
 pub fn submit(thread: &Arc<Thread>, number: usize, arguments: [u64; 6]) -> bool {
     thread.slot.answer.begin();
-    let call = Call { thread: Caller::Trapped(thread.clone()), number, arguments };
+    let call = Call::trapped(thread, number, arguments);
     servers::of_call(number).submit(Request { call }).is_ok()
 }
 

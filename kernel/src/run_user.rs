@@ -30,7 +30,7 @@ use policy::place::{self, CoreSet};
 use policy::route::{self, CallPath, Paths};
 use policy::table::number;
 
-use crate::call::{Call, Caller, SysResult};
+use crate::call::{Call, SysResult};
 use crate::memory::{Access, AddressSpace, FaultSignal};
 use crate::posted::trampoline::{self, Finished, Recovery};
 use crate::process::{self, Thread};
@@ -315,7 +315,7 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
     let result = match path_of(number) {
         Some(CallPath::Local) => {
             counters::note_local(thread, number);
-            let call = Call { thread: Caller::Trapped(thread.clone()), number, arguments };
+            let call = Call::trapped(thread, number, arguments);
             let handler = pin!(dispatch::dispatch(&call));
             let result = counters::watch(thread, number, false, handler).await;
             stages::local(number, trapped, trapped);
@@ -334,7 +334,7 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
         }
         None => {
             counters::note_local(thread, number);
-            let call = Call { thread: Caller::Trapped(thread.clone()), number, arguments };
+            let call = Call::trapped(thread, number, arguments);
             let result = dispatch::dispatch_local(&call, context).await;
             stages::local(number, trapped, trapped);
             result

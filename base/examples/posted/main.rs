@@ -160,7 +160,7 @@ const GETPPID: u16 = 110;
 
 /// What the kernel side does for a call: the parent's number lies in a process that it must find.
 fn serve(processes: &[AtomicU32], call: &base::posted::PostedCall) -> Served {
-    match call.number as u16 {
+    match call.number {
         NULL => Served::Done(0),
         GETPPID => Served::Done(u64::from(processes[call.flags as usize].load(Ordering::Acquire))),
         _ => Served::Done(-38_i64 as u64),

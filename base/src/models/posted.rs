@@ -53,7 +53,7 @@ fn loom_completion_elsewhere_does_not_serve_twice() {
         let index = producer.post(&shared.0, &AtomicU32::new(0), 1, 0, [0; 6]).unwrap();
         let mut consumer = Consumer::new();
         consumer.visit(&shared.0, &shared.1, 1, |call| {
-            shared.1.begin(call.index);
+            shared.1.begin(usize::from(call.index));
             Served::Later
         });
         let other = shared.clone();

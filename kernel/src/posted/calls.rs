@@ -51,10 +51,10 @@ fn give_number(id: u32) {
 
 /// Carries out a call that may travel.
 pub async fn serve(call: &Call) -> SysResult {
-    match call.number {
+    match call.number() {
         number::ferry_wait => wait(call).await,
         number::ferry_cancel => cancel(call),
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }
 
@@ -63,7 +63,7 @@ pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
     let bound = call.thread.syspage();
     // A program that posts by itself needs no trampoline in this thread.
     let has_own = bound.as_ref().is_some_and(|syspage| syspage.is_programs_own());
-    match call.number {
+    match call.number() {
         number::ferry_register => {
             if bound.is_some() && !has_own {
                 leave(&call.thread).await;
@@ -76,7 +76,7 @@ pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
             Ok(0)
         }
         number::ferry_unregister => Err(Errno::ENOENT),
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }
 

@@ -53,9 +53,10 @@ const SPIN_LIMIT: u32 = 20_000;
 
 /// Whether a call may be carried out as it was posted; else the answer that it gets.
 pub fn admit(posted: &PostedCall) -> Result<(), u64> {
-    let row = route::route(posted.number).filter(|row| row.support != Support::None);
+    let number = usize::from(posted.number);
+    let row = route::route(number).filter(|row| row.support != Support::None);
     let Some(row) = row else {
-        return Err(encode(Err(dispatch::unknown(posted.number))));
+        return Err(encode(Err(dispatch::unknown(number))));
     };
     if !route::may_be_posted(row) {
         return Err(i64::from(-MUST_TRAP).cast_unsigned());

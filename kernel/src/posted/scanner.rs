@@ -74,7 +74,7 @@ impl Owned {
         let head = consumer.head();
         let visit = |call: &PostedCall| {
             taken += 1;
-            syspage.count(call.number);
+            syspage.count(usize::from(call.number));
             serve(syspage, call)
         };
         let done = consumer.visit(&parts.entries, syspage.in_flight(), BATCH, visit);

@@ -28,7 +28,7 @@ fn settled(thread: Arc<Thread>) -> Arc<Thread> {
 
 fn look(thread: &Arc<Thread>, which: Which, options: i32) -> Result<Option<Found>, Errno> {
     let request = WaitRequest { which, options: options | WEXITED | WNOHANG };
-    let caller = Caller::Trapped(thread.clone());
+    let caller = Caller::Trapped { thread: thread.clone(), number: 0 };
     match pin!(wait(&caller, request)).as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => panic!("a wait with WNOHANG waits"),
@@ -161,7 +161,10 @@ fn every_child_is_reaped_exactly_once_by_threads_that_wait_together() {
             let mut found = Vec::new();
             let request = WaitRequest { which: Which::Any, options: WEXITED };
             loop {
-                match block_on_host(wait(&Caller::Trapped(thread.clone()), request)) {
+                match block_on_host(wait(
+                    &Caller::Trapped { thread: thread.clone(), number: 0 },
+                    request,
+                )) {
                     Ok(Some(child)) => found.push(child.pid),
                     Err(Errno::ERESTARTSYS) => {}
                     Err(Errno::ECHILD) => return found,

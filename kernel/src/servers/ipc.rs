@@ -13,11 +13,11 @@ use crate::memory::Access;
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {
-    match call.number {
+    match call.number() {
         number::futex => futex(call).await,
         number::pipe => super::file::pipe(call).await,
         number::pipe2 => super::file::pipe2(call).await,
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }
 

@@ -29,7 +29,7 @@ use crate::process::credentials::{Capability, Credentials};
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {
-    match call.number {
+    match call.number() {
         number::mmap => mmap(call).await,
         number::mprotect => mprotect(call),
         number::munmap => munmap(call),
@@ -46,7 +46,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::membarrier => membarrier(call),
         number::process_vm_readv => process_vm(call, false).await,
         number::process_vm_writev => process_vm(call, true).await,
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }
 

@@ -20,7 +20,7 @@ const RANDOM_LIMIT: u64 = i32::MAX as u64;
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {
-    match call.number {
+    match call.number() {
         number::uname => {
             call.user().write_value(call.argument(0), &system::names()).await?;
             Ok(0)
@@ -31,7 +31,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::getcpu => getcpu(call).await,
         number::getrandom => getrandom(call).await,
         number::ferry_wait | number::ferry_cancel => posted::serve(call).await,
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }
 

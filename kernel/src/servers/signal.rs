@@ -20,7 +20,7 @@ use crate::signal::{self, RestartBlock, SignalInfo};
 
 /// Carries out a call of this class that may run on any core.
 pub async fn serve(call: &Call) -> SysResult {
-    match call.number {
+    match call.number() {
         number::rt_sigaction => rt_sigaction(call).await,
         number::rt_sigprocmask => rt_sigprocmask(call).await,
         number::rt_sigpending => rt_sigpending(call).await,
@@ -36,19 +36,19 @@ pub async fn serve(call: &Call) -> SysResult {
         number::setitimer => setitimer(call).await,
         number::getitimer => getitimer(call).await,
         number::restart_syscall => restart_syscall(call).await,
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }
 
 /// Carries out a call that reads or sets the caller's registers.
 pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
-    match call.number {
+    match call.number() {
         number::rt_sigreturn => {
             signal::restore_frame(&call.thread, context).await;
             Ok(0)
         }
         number::sigaltstack => sigaltstack(call, context.stack_pointer()).await,
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }
 

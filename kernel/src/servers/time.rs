@@ -27,7 +27,7 @@ const TICK_NS: u64 = NANOSECONDS / USER_HZ;
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {
-    match call.number {
+    match call.number() {
         number::nanosleep => nanosleep(call).await,
         number::clock_nanosleep => clock_nanosleep(call).await,
         number::clock_gettime => clock_gettime(call).await,
@@ -37,7 +37,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::settimeofday => settimeofday(call).await,
         number::time => time_of_day(call).await,
         number::times => times(call).await,
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }
 

@@ -42,7 +42,7 @@ pub use transfer::{read_at_once, write_at_once};
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {
-    match call.number {
+    match call.number() {
         number::read => transfer::read(call).await,
         number::write => transfer::write(call).await,
         number::open => descriptor::open(call).await,
@@ -139,6 +139,6 @@ pub async fn serve(call: &Call) -> SysResult {
         number::mknodat => change::mknodat(call).await,
         number::mount => mount::mount(call).await,
         number::umount2 => mount::umount2(call).await,
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }

@@ -18,7 +18,7 @@ const GROUP_LIMIT: i32 = 65536;
 
 pub(super) async fn serve(call: &Call) -> SysResult {
     let credentials = call.thread.credentials();
-    match call.number {
+    match call.number() {
         number::getuid => Ok(u64::from(credentials.user.real)),
         number::geteuid => Ok(u64::from(credentials.user.effective)),
         number::getgid => Ok(u64::from(credentials.group.real)),
@@ -60,7 +60,7 @@ fn change(call: &Call, old: &Credentials) -> SysResult {
     let may_set_user = old.is_capable(Capability::SetUser);
     let may_set_group = old.is_capable(Capability::SetGroup);
     let mut new = old.clone();
-    match call.number {
+    match call.number() {
         number::setuid => new.set_users(set_one(&old.user, first, may_set_user)?),
         number::setgid => new.group = set_one(&old.group, first, may_set_group)?,
         number::setreuid => new.set_users(set_two(&old.user, [first, second], may_set_user)?),

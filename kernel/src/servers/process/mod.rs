@@ -27,7 +27,7 @@ use crate::process::{Tid, exec, exit, fork, table};
 
 /// Carries out a call of this class that may run on any core.
 pub async fn serve(call: &Call) -> SysResult {
-    match call.number {
+    match call.number() {
         number::getpid => Ok(call.process().pid.to_value()),
         number::gettid => Ok(call.thread.tid().to_value()),
         number::getppid => Ok(call.process().parent_pid().to_value()),
@@ -72,7 +72,7 @@ pub async fn serve(call: &Call) -> SysResult {
 
 /// Carries out a call of this class that changes the caller's own control flow.
 pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
-    match call.number {
+    match call.number() {
         number::fork => fork::fork(call, context).await,
         number::vfork => fork::vfork(call, context).await,
         number::clone => fork::clone(call, context).await,
@@ -92,7 +92,7 @@ pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
             base::task::yield_now().await;
             Ok(0)
         }
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }
 

@@ -24,7 +24,7 @@ const ROUND_ROBIN_SLICE_NS: u64 = 100_000_000;
 const ORDINARY_SLICE_NS: u64 = 4_000_000;
 
 pub(super) async fn serve(call: &Call) -> SysResult {
-    match call.number {
+    match call.number() {
         number::sched_getaffinity => get_affinity(call).await,
         number::sched_setaffinity => set_affinity(call).await,
         number::sched_getparam => get_parameters(call).await,
@@ -36,7 +36,7 @@ pub(super) async fn serve(call: &Call) -> SysResult {
         number::sched_rr_get_interval => get_interval(call).await,
         number::getpriority => get_priority(call),
         number::setpriority => set_priority(call),
-        _ => Err(dispatch::unknown(call.number)),
+        _ => Err(dispatch::unknown(call.number())),
     }
 }
 
