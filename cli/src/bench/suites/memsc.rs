@@ -90,6 +90,12 @@ const fn ls(name: &'static str, ferry: &'static str) -> Curve {
     work("ls -l", "files", LS_FILES, case)
 }
 
+/// The same posted batches in a plot of their own, beside Ferry's own traps.
+const fn own_traps(mut curve: Curve) -> Curve {
+    curve.plot = "getppid in batches, beside Ferry's own traps";
+    curve
+}
+
 const fn informs(mut curve: Curve) -> Curve {
     curve.case = curve.case.informs();
     curve
@@ -132,8 +138,11 @@ pub static SUITE: Suite = Suite {
         papers(batches("posted / Linux", "post batch_{}", "linux row_100000"), BATCHES_PAPER),
         informs(batches("posted / io_uring", "post batch_{}", "linux uring_batch_{}")),
         informs(batches("posted / io_uring polled", "post batch_{}", "linux polled_batch_{}")),
-        ahead_from(batches("posted / Ferry local", "post batch_{}", "local row_100000"), 1.0),
-        informs(batches("posted / Ferry remote", "post batch_{}", "remote row_100000")),
+        own_traps(ahead_from(
+            batches("posted / Ferry local", "post batch_{}", "local row_100000"),
+            1.0,
+        )),
+        own_traps(informs(batches("posted / Ferry remote", "post batch_{}", "remote row_100000"))),
         papers(
             together(
                 "two applications in batches",
