@@ -27,7 +27,7 @@ pub use options::{Arguments, default_kernel, source_root};
 use session::Session;
 
 /// Memory that Ferry needs beside the initramfs, which is there twice while it is unpacked, in MiB.
-const LEAST_MEMORY_MIB: u64 = 48;
+const LEAST_MEMORY_MIB: u64 = 12;
 
 /// Carries out `ferry run`; returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8> {
