@@ -315,9 +315,11 @@ impl Tools {
     fn start(&self, machine: &Machine<'_>, deadline: Duration) -> Result<Running> {
         let Machine { guest, cpus, memory_mib, .. } = *machine;
         match machine.place {
-            Place::Ferry(path) => {
+            Place::Ferry(words) => {
+                let mut words = words.split(' ');
+                let path = words.next().unwrap_or_default();
                 let mut command = Command::new(std::env::current_exe()?);
-                command.args(["run", "--path", path, "--cpus", &cpus.to_string()]);
+                command.args(["run", "--path", path, "--cpus", &cpus.to_string()]).args(words);
                 command.args(["--memory", &format!("{memory_mib}M")]);
                 if let Some(file) = machine.model {
                     command.arg("--model").arg(file);

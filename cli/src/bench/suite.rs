@@ -59,7 +59,7 @@ pub struct Run {
 /// Where something runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Ferry in QEMU, on this call path.
+    /// Ferry in QEMU, on this call path; more words are options of `ferry run`.
     Ferry(&'static str),
     /// The peer in QEMU, with these words on its kernel's command line.
     Peer(&'static str),

@@ -78,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Some(out) => Some(Model::prepare(out, &arguments.model_size, program)?),
         None => None,
     };
-    let session = Session::prepare(arguments.timeout, arguments.stats)?;
+    let session = Session::prepare(arguments.timeout, arguments.stats, arguments.stages)?;
     let (running, connections) = machine::start(&Machine {
         kernel: &kernel,
         initramfs: &initramfs,

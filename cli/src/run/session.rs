@@ -76,6 +76,8 @@ pub struct Session {
     deadline: Option<Instant>,
     /// Whether to tell at the end what each core did.
     tells_counters: bool,
+    /// Whether to tell where the time of calls went.
+    tells_stages: bool,
 }
 
 /// How far the end of a run has come.
@@ -96,7 +98,11 @@ enum Step {
 
 impl Session {
     /// Begins to catch signals and to count the time.
-    pub fn prepare(timeout: Option<Duration>, tells_counters: bool) -> Result<Session> {
+    pub fn prepare(
+        timeout: Option<Duration>,
+        tells_counters: bool,
+        tells_stages: bool,
+    ) -> Result<Session> {
         let (events, incoming) = channel();
         let caught = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH, SIGCONT];
         let mut signals = Signals::new(caught).context("cannot catch signals")?;
@@ -109,7 +115,7 @@ impl Session {
             }
         });
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        Ok(Session { events, incoming, deadline, tells_counters })
+        Ok(Session { events, incoming, deadline, tells_counters, tells_stages })
     }
 
     /// Sees a run through to its end; returns the exit status.
@@ -151,7 +157,7 @@ impl Session {
         let Run { ending, report, counters, stages, panicked, problem, messages, .. } = run;
         drop(raw_mode);
         drop(running);
-        if !stages.is_empty() {
+        if self.tells_stages && !stages.is_empty() {
             eprint!("{}", stats::stages(&stages));
         }
         if self.tells_counters && !counters.is_empty() {

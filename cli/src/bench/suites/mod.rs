@@ -9,6 +9,7 @@ mod noise;
 mod null;
 mod offload;
 mod posted;
+mod stages;
 
 use super::suite::Suite;
 
@@ -19,6 +20,7 @@ pub static SUITES: &[&Suite] = &[
     &boot::SUITE,
     &idle::SUITE,
     &memsc::SUITE,
+    &stages::SUITE,
     &offload::SUITE,
     &concurrency::SUITE,
     &apps::SUITE,
