@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod explain;
 mod image;
 mod machine;
 mod model;
@@ -34,6 +35,7 @@ struct Arguments {
 enum Command {
     Run(run::Arguments),
     Bench(bench::Arguments),
+    Explain(explain::Arguments),
     Syscalls(syscalls::Arguments),
     Image(image::command::Arguments),
     /// Starts QEMU so that it ends with this tool; not for users.
@@ -51,6 +53,7 @@ fn main() {
     let result = match &arguments.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
         Command::Syscalls(arguments) => syscalls::run(arguments),
         Command::Image(arguments) => image::command::run(arguments),
         Command::Launch(arguments) => machine::launch(arguments),

@@ -326,7 +326,12 @@ impl Cpu {
         if source != Source::LastLevel {
             self.blocks_current().llc += 1;
         }
-        if let Some(evicted) = self.l2.insert(line, is_store) {
+        self.insert_second(line, is_store, level);
+    }
+
+    /// Puts a line into the second level, which includes the first: what it displaces is gone there too.
+    fn insert_second(&mut self, line: u64, is_owned: bool, level: &LastLevel) {
+        if let Some(evicted) = self.l2.insert(line, is_owned) {
             self.l1d.remove(evicted.key);
             self.l1i.remove(evicted.key);
             if evicted.is_owned {
@@ -345,7 +350,7 @@ impl Cpu {
             self.blocks_current().llc += 1;
         }
         if self.l2.touch(line).is_none() {
-            self.l2.insert(line, true);
+            self.insert_second(line, true, level);
         }
         if self.l1d.touch(line).is_none() {
             self.l1d.insert(line, true);

@@ -23,8 +23,9 @@ use crate::machine::{self, Machine};
 use crate::model::Model;
 use crate::status::NotStarted;
 use channel::Start;
-pub use options::{Arguments, default_kernel, source_root};
-use session::Session;
+pub use options::{Arguments, default_kernel, parse_seconds, source_root};
+use session::{Session, Tells};
+pub use stats::{CallFigures, Figures};
 
 /// Memory that Ferry needs beside the initramfs, which is there twice while it is unpacked, in MiB.
 const LEAST_MEMORY_MIB: u64 = 12;
@@ -78,7 +79,12 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Some(out) => Some(Model::prepare(out, &arguments.model_size, program)?),
         None => None,
     };
-    let session = Session::prepare(arguments.timeout, arguments.stats, arguments.stages)?;
+    let tells = Tells {
+        counters: arguments.stats,
+        stages: arguments.stages,
+        figures: arguments.figures.clone(),
+    };
+    let session = Session::prepare(arguments.timeout, tells)?;
     let (running, connections) = machine::start(&Machine {
         kernel: &kernel,
         initramfs: &initramfs,

@@ -83,6 +83,9 @@ pub struct Arguments {
     /// Give the model another size, as in l2=1024:16.
     #[arg(long, value_name = "NAME=SIZE:WAYS", requires = "model", hide = true)]
     pub model_size: Vec<String>,
+    /// Write counters and stages to FILE, as JSON.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub figures: Option<PathBuf>,
     /// Boot another kernel.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
@@ -153,7 +156,7 @@ impl Arguments {
             core_list(layout.kernel),
             self.log_level.unwrap_or(LogLevel::Warn).word()
         );
-        if self.stages {
+        if self.stages || self.figures.is_some() {
             line.push_str(" ferry.stages=1");
         }
         if let Some(more) = &self.append {
@@ -277,7 +280,8 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+/// A time in seconds, as options give it.
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let expected = || "expected a positive number of seconds".to_string();
     let seconds: f64 = text.parse().map_err(|_| expected())?;
     if seconds <= 0.0 {

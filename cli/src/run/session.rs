@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ChildStderr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -74,10 +74,17 @@ pub struct Session {
     events: Sender<Event>,
     incoming: Receiver<Event>,
     deadline: Option<Instant>,
-    /// Whether to tell at the end what each core did.
-    tells_counters: bool,
-    /// Whether to tell where the time of calls went.
-    tells_stages: bool,
+    tells: Tells,
+}
+
+/// What to tell at the end.
+pub struct Tells {
+    /// What each core did.
+    pub counters: bool,
+    /// Where the time of calls went.
+    pub stages: bool,
+    /// Both, to a file, instead of tables on standard error.
+    pub figures: Option<PathBuf>,
 }
 
 /// How far the end of a run has come.
@@ -98,11 +105,7 @@ enum Step {
 
 impl Session {
     /// Begins to catch signals and to count the time.
-    pub fn prepare(
-        timeout: Option<Duration>,
-        tells_counters: bool,
-        tells_stages: bool,
-    ) -> Result<Session> {
+    pub fn prepare(timeout: Option<Duration>, tells: Tells) -> Result<Session> {
         let (events, incoming) = channel();
         let caught = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH, SIGCONT];
         let mut signals = Signals::new(caught).context("cannot catch signals")?;
@@ -115,7 +118,7 @@ impl Session {
             }
         });
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        Ok(Session { events, incoming, deadline, tells_counters, tells_stages })
+        Ok(Session { events, incoming, deadline, tells })
     }
 
     /// Sees a run through to its end; returns the exit status.
@@ -157,10 +160,14 @@ impl Session {
         let Run { ending, report, counters, stages, panicked, problem, messages, .. } = run;
         drop(raw_mode);
         drop(running);
-        if self.tells_stages && !stages.is_empty() {
+        if let Some(file) = &self.tells.figures {
+            let text = serde_json::to_string(&stats::figures(&counters, &stages))? + "\n";
+            std::fs::write(file, text)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        } else if self.tells.stages && !stages.is_empty() {
             eprint!("{}", stats::stages(&stages));
         }
-        if self.tells_counters && !counters.is_empty() {
+        if self.tells.counters && !counters.is_empty() {
             eprint!("{}", stats::table(&counters));
         }
 

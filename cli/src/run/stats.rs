@@ -1,9 +1,68 @@
 //! `ferry run --stats` and `--stages`: what each core did during the run, and where the time of calls
-//! went, as small tables.
+//! went, as small tables; and the same as figures for the tool itself.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use abi::console::{CORE_COUNTERS, CoreCounters, StageTotals, call_way};
+use serde::{Deserialize, Serialize};
+
+/// What `--figures` writes to a file, as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// The counters of all cores together.
+    pub counters: BTreeMap<String, u64>,
+    /// Kinds of calls.
+    pub calls: Vec<CallFigures>,
+}
+
+/// One kind of call; times are means, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallFigures {
+    /// Name of the call.
+    pub name: String,
+    /// How it was carried: `local`, `remote` or `posted`.
+    pub way: String,
+    /// How often.
+    pub calls: u64,
+    /// From the trap to the request's being sent.
+    pub enter_ns: f64,
+    /// Until another core took it.
+    pub fly_in_ns: f64,
+    /// Until it was carried out, waits included.
+    pub handle_ns: f64,
+    /// Until the caller's core saw the answer.
+    pub fly_out_ns: f64,
+}
+
+/// The figures of a run.
+pub fn figures(cores: &[CoreCounters], stages: &[StageTotals]) -> Figures {
+    let total =
+        |index: usize| cores.iter().fold(0u64, |sum, core| sum.wrapping_add(core.values[index]));
+    let counters =
+        CORE_COUNTERS.iter().enumerate().map(|(index, name)| ((*name).to_owned(), total(index)));
+    let calls = stages.iter().map(|of| {
+        let mean = |total: u64| total as f64 / of.calls.max(1) as f64;
+        let (name, way) = name_and_way(of);
+        CallFigures {
+            name,
+            way: way.to_owned(),
+            calls: of.calls,
+            enter_ns: mean(of.enter_ns),
+            fly_in_ns: mean(of.fly_in_ns),
+            handle_ns: mean(of.handle_ns),
+            fly_out_ns: mean(of.fly_out_ns),
+        }
+    });
+    Figures { counters: counters.collect(), calls: calls.collect() }
+}
+
+/// What a kind of call is called, and how it was carried.
+fn name_and_way(of: &StageTotals) -> (String, &'static str) {
+    let name = policy::route::route(of.number as usize).map(|row| row.name.to_owned());
+    let way = call_way::NAMES.get(of.way as usize).copied().unwrap_or("?");
+    (name.unwrap_or_else(|| of.number.to_string()), way)
+}
 
 /// The table: one line per counter, one column per core, and their total.
 pub fn table(cores: &[CoreCounters]) -> String {
@@ -28,9 +87,8 @@ pub fn stages(totals: &[StageTotals]) -> String {
     let stages = |of: &StageTotals| [of.enter_ns, of.fly_in_ns, of.handle_ns, of.fly_out_ns];
     totals.sort_by_key(|of| std::cmp::Reverse(stages(of).iter().sum::<u64>()));
     for of in &totals {
-        let name = policy::route::route(of.number as usize).map(|row| row.name.to_owned());
-        let way = call_way::NAMES.get(of.way as usize).copied().unwrap_or("?");
-        let mut line = vec![name.unwrap_or_else(|| of.number.to_string()), way.to_owned()];
+        let (name, way) = name_and_way(of);
+        let mut line = vec![name, way.to_owned()];
         line.push(of.calls.to_string());
         line.extend(stages(of).map(|total| (total / of.calls.max(1)).to_string()));
         lines.push(line);
@@ -97,5 +155,7 @@ mod tests {
             text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1][..3], ["write", "remote", "1"]);
         assert_eq!(lines[2], ["read", "remote", "10", "100", "200", "300", "50"]);
+        let figures = figures(&[], &[read]);
+        assert_eq!((figures.calls[0].name.as_str(), figures.calls[0].fly_in_ns), ("read", 200.0));
     }
 }
