@@ -256,8 +256,7 @@ static void run_posted(int count)
             spin_on_oldest();
         } else {
             int index = ferry_wait_any(NULL);
-            /* EAGAIN: the last call was done while the kernel looked; or nothing is under way. */
-            if (index < 0 && index != -EINTR && index != -EAGAIN)
+            if (index < 0 && index != -EINTR)
                 call_failed(flight_of[flight[flight_first % DEPTH]], index);
             receive_any();
             idle = 0;

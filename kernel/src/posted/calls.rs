@@ -205,13 +205,17 @@ async fn wait(call: &Call) -> SysResult {
     }
     let mut look: Box<dyn FnMut() -> Option<SysResult> + Send> = match mode {
         wait_mode::SUBMIT => return Ok(0),
-        wait_mode::ANY => {
-            Box::new(|| match (0..ENTRY_COUNT).find(|&index| entries.is_done(index)) {
-                Some(index) => Some(Ok(index as u64)),
-                None if (0..ENTRY_COUNT).any(|index| entries.is_submitted(index)) => None,
-                None => Some(Err(Errno::EAGAIN)),
-            })
-        }
+        wait_mode::ANY => Box::new(|| {
+            let done = || (0..ENTRY_COUNT).find(|&index| entries.is_done(index));
+            if let Some(index) = done() {
+                return Some(Ok(index as u64));
+            }
+            if (0..ENTRY_COUNT).any(|index| entries.is_submitted(index)) {
+                return None;
+            }
+            // The last one may have been done between the two looks.
+            Some(done().map(|index| index as u64).ok_or(Errno::EAGAIN))
+        }),
         wait_mode::ALL => {
             Box::new(|| (0..ENTRY_COUNT).all(|index| !entries.is_submitted(index)).then_some(Ok(0)))
         }
