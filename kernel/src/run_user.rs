@@ -267,6 +267,11 @@ fn stay_in_user_mode(
         let number = context.call_number();
         let arguments = context.call_arguments();
         let trapped = stages::stamp();
+        if let Some(result) = posted::submit_at_once(number, &arguments, thread) {
+            counters::note_local(thread, number);
+            context.set_return_value(encode(result));
+            continue;
+        }
         match path_of(number) {
             None => return Stop::Trap(trap),
             Some(CallPath::Local) => {

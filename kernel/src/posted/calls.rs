@@ -180,14 +180,36 @@ pub async fn leave(thread: &Thread) {
 }
 
 /// The syspage that the calling program registered.
-fn own_syspage(call: &Call) -> Result<Arc<Syspage>, Errno> {
-    call.thread.syspage().filter(|syspage| syspage.is_programs_own()).ok_or(Errno::ENOENT)
+fn own_syspage(thread: &Thread) -> Result<Arc<Syspage>, Errno> {
+    thread.syspage().filter(|syspage| syspage.is_programs_own()).ok_or(Errno::ENOENT)
+}
+
+/// The answer to a `ferry_wait` that only says that something was posted; `None` for every other call.
+/// On the caller's core: a caller that waited for the scanner's core to wake up would not have anything
+/// to do meanwhile, and the scanner nothing new when it has parked again.
+#[inline]
+pub fn submit_at_once(
+    number: usize,
+    arguments: &[u64; 6],
+    thread: &Arc<Thread>,
+) -> Option<SysResult> {
+    let is_submit = number == number::ferry_wait && arguments[0] == wait_mode::SUBMIT;
+    is_submit.then(|| own_syspage(thread).map(|syspage| tell_scanner(thread, &syspage)))
+}
+
+/// Something may have been posted.
+fn tell_scanner(thread: &Thread, syspage: &Syspage) -> u64 {
+    thread.counters.doorbells.add(1);
+    syspage.ring();
+    0
 }
 
 async fn wait(call: &Call) -> SysResult {
-    let syspage = own_syspage(call)?;
+    let syspage = own_syspage(&call.thread)?;
     let (mode, index) = (call.argument(0), call.argument(1));
-    if mode > wait_mode::ONE || (mode == wait_mode::ONE && index >= ENTRY_COUNT as u64) {
+    // `SUBMIT` was answered where it trapped.
+    let is_known = (wait_mode::ANY..=wait_mode::ONE).contains(&mode);
+    if !is_known || (mode == wait_mode::ONE && index >= ENTRY_COUNT as u64) {
         return Err(Errno::EINVAL);
     }
     let deadline_ns = match call.argument(2) {
@@ -197,14 +219,12 @@ async fn wait(call: &Call) -> SysResult {
             Some(time::now_ns().saturating_add(timeout_ns))
         }
     };
-    call.thread.counters.doorbells.add(1);
-    syspage.ring();
+    tell_scanner(&call.thread, &syspage);
     let entries = &syspage.parts().entries;
     if mode == wait_mode::ONE && entries.is_submitted(index as usize) {
         call.process().counters.note_posted_wait(entries.number(index as usize));
     }
     let mut look: Box<dyn FnMut() -> Option<SysResult> + Send> = match mode {
-        wait_mode::SUBMIT => return Ok(0),
         wait_mode::ANY => Box::new(|| {
             let done = || (0..ENTRY_COUNT).find(|&index| entries.is_done(index));
             if let Some(index) = done() {
@@ -230,7 +250,7 @@ async fn wait(call: &Call) -> SysResult {
 }
 
 fn cancel(call: &Call) -> SysResult {
-    let syspage = own_syspage(call)?;
+    let syspage = own_syspage(&call.thread)?;
     let index = call.argument(0);
     if index >= ENTRY_COUNT as u64 {
         return Err(Errno::EINVAL);

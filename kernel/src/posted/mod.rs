@@ -34,7 +34,7 @@ use base::posted::PostedCall;
 use base::task;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 
-pub use calls::{leave, serve, serve_local};
+pub use calls::{leave, serve, serve_local, submit_at_once};
 pub use scanner::{Scanner, start};
 pub use sites::Sites;
 pub use syspage::Syspage;
