@@ -11,6 +11,8 @@ pub struct Counts {
     pub kernel: u64,
     /// Of these, instructions spent waiting: between hints that a loop waits.
     pub waiting: u64,
+    /// Those of `waiting` that are of user code.
+    pub waiting_user: u64,
     /// Reads of memory, as the emulator makes them.
     pub loads: u64,
     /// Writes of memory, likewise.
@@ -69,6 +71,7 @@ impl Counts {
             user,
             kernel,
             waiting,
+            waiting_user,
             loads,
             stores,
             device,
@@ -91,6 +94,7 @@ impl Counts {
         *user += other.user;
         *kernel += other.kernel;
         *waiting += other.waiting;
+        *waiting_user += other.waiting_user;
         *loads += other.loads;
         *stores += other.stores;
         *device += other.device;
@@ -119,6 +123,7 @@ impl Counts {
             ("user", self.user as f64),
             ("kernel", self.kernel as f64),
             ("waiting", self.waiting as f64),
+            ("waiting_user", self.waiting_user as f64),
             ("loads", self.loads as f64),
             ("stores", self.stores as f64),
             ("l1i_mpki", self.per_thousand(self.l1i)),

@@ -18,6 +18,8 @@ use crate::tlb::{Lookup, Tlbs};
 
 /// Two hints that a loop waits, at most so many instructions apart, had nothing but waiting between.
 const WAITING_LIMIT: u64 = 256;
+/// The same for hints that may be padding; and nothing is stored between.
+const SHORT_WAITING_LIMIT: u64 = 8;
 /// As many one-byte `nop`s in a row are such a hint too.
 const NOPS_OF_A_HINT: usize = 4;
 /// A write to this physical address acknowledges an interrupt: the local APIC's EOI register.
@@ -44,6 +46,8 @@ pub struct Block {
     pub page_flushes: u64,
     /// It has a hint that a loop waits.
     pub waits: bool,
+    /// It has one that may be padding.
+    pub may_wait: bool,
 }
 
 impl Block {
@@ -76,6 +80,7 @@ impl Block {
             last: kinds.last().copied().unwrap_or(Kind::Other),
             page_flushes: kinds.iter().filter(|kind| **kind == Kind::FlushPage).count() as u64,
             waits: has_nops || kinds.contains(&Kind::Pause),
+            may_wait: kinds.contains(&Kind::ShortNop),
         }
     }
 }
@@ -138,6 +143,7 @@ pub struct Cpu {
     last_address: u64,
     entry: Entry,
     since_hint: u64,
+    has_stored: bool,
 }
 
 impl Cpu {
@@ -160,6 +166,7 @@ impl Cpu {
             last_address: 0,
             entry: Entry::None,
             since_hint: WAITING_LIMIT + 1,
+            has_stored: false,
         }
     }
 
@@ -190,11 +197,17 @@ impl Cpu {
             Mode::Kernel | Mode::Boot => counts.kernel += instructions,
         }
         self.since_hint = self.since_hint.saturating_add(instructions);
-        if block.waits {
-            if self.since_hint <= WAITING_LIMIT {
+        if block.waits || block.may_wait {
+            let has_waited = match block.waits {
+                true => self.since_hint <= WAITING_LIMIT,
+                false => self.since_hint <= SHORT_WAITING_LIMIT && !self.has_stored,
+            };
+            if has_waited {
                 counts.waiting += self.since_hint;
+                counts.waiting_user += if self.mode == Mode::User { self.since_hint } else { 0 };
             }
             self.since_hint = 0;
+            self.has_stored = false;
         }
         if self.blocks.len() <= number {
             self.blocks.resize(number + 1, BlockCounts::default());
@@ -256,6 +269,7 @@ impl Cpu {
         }
         let Some(region) = region else { return };
         self.obey(level);
+        self.has_stored |= access.is_store;
         let counts = &mut self.counts[region];
         match access.is_store {
             true => counts.stores += 1,

@@ -28,6 +28,8 @@ pub enum Kind {
     Pause,
     /// A `nop` of one byte; several in a row are a pause where `pause` is slow.
     Nop,
+    /// A `nop` of two bytes: in a loop of a few instructions that stores nothing, a pause; else padding.
+    ShortNop,
     /// A string instruction with a repeat prefix: executed once for each element.
     RepeatedString,
     /// What follows counts, for this region.
@@ -62,6 +64,7 @@ pub fn kind(bytes: &[u8]) -> Kind {
         [0xf4] => Kind::Halt,
         [0x90] if prefixes == [0xf3] => Kind::Pause,
         [0x90] if prefixes.is_empty() => Kind::Nop,
+        [0x90] if prefixes == [0x66] => Kind::ShortNop,
         [0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf] if is_repeated => Kind::RepeatedString,
         [0x0f, 0x1f, 0x80, a, b, c, d] => marker(u32::from_le_bytes([*a, *b, *c, *d])),
         _ => Kind::Other,
@@ -104,7 +107,7 @@ mod tests {
             (&[0xf4], Kind::Halt),
             (&[0xf3, 0x90], Kind::Pause),
             (&[0x90], Kind::Nop),
-            (&[0x66, 0x90], Kind::Other),
+            (&[0x66, 0x90], Kind::ShortNop),
             (&[0xf3, 0xa4], Kind::RepeatedString),
             (&[0xf3, 0x48, 0xab], Kind::RepeatedString),
             (&[0xa4], Kind::Other),

@@ -356,7 +356,22 @@ mod tests {
         run(&machine, 0, KERNEL, &[NOP, NOP, NOP, NOP]);
         run(&machine, 0, KERNEL + 64, &[OTHER; 300]);
         run(&machine, 0, KERNEL, &[NOP, NOP, NOP, NOP]);
-        assert_eq!(counts(&machine, 0, 0).waiting, 10);
+        assert_eq!((counts(&machine, 0, 0).waiting, counts(&machine, 0, 0).waiting_user), (10, 0));
+    }
+
+    #[test]
+    fn a_short_loop_that_stores_nothing_waits_at_a_nop_of_two_bytes() {
+        let machine = machine(1);
+        start(&machine);
+        let turn = || {
+            touch(&machine, 0, 0, false);
+            run(&machine, 0, USER, &[OTHER, &[0x66, 0x90], OTHER, OTHER]);
+        };
+        (0..11).for_each(|_| turn());
+        assert_eq!(counts(&machine, 0, 0).waiting_user, 40);
+        touch(&machine, 0, 0, true);
+        turn();
+        assert_eq!(counts(&machine, 0, 0).waiting_user, 40);
     }
 
     #[test]

@@ -32,6 +32,8 @@ const MOST_HANDLING_NS: f64 = 20_000.0;
 const DOMINANT: usize = 6;
 /// What was called less often says little: the first time is always dear. In calls.
 const FEW: u64 = 10;
+/// Fewer misses drown in what the start of the machine varies by.
+const FEW_MISSES: u64 = 20_000;
 /// Below this share of the program's time, calls are no matter.
 const LITTLE: f64 = 0.05;
 
@@ -58,8 +60,9 @@ pub struct Advice {
     pub best: Option<usize>,
     /// The calls that cost most.
     pub dominant: Vec<CallCost>,
-    /// Share of the program's time that its calls take on the first path.
-    pub share_of_calls: f64,
+    /// Share of the program's time that its calls take on the first path; nothing where the time is
+    /// shorter than what the calls take, which happens on a busy machine.
+    pub share_of_calls: Option<f64>,
     /// Sentences: why.
     pub reasons: Vec<String>,
 }
@@ -132,8 +135,10 @@ fn all_calls(path: &PathFigures) -> (u64, f64, u64) {
 pub fn advise(paths: &[PathFigures]) -> Advice {
     let dominant = dominant(paths);
     let share_of_calls = match paths.first() {
-        Some(first) if first.program_ms > 0.0 => (all_calls(first).1 / first.program_ms).min(1.0),
-        _ => 0.0,
+        Some(first) => {
+            Some(all_calls(first).1 / first.program_ms).filter(|share| (0.0..=1.0).contains(share))
+        }
+        None => None,
     };
     let mut advice = Advice { best: None, dominant, share_of_calls, reasons: Vec::new() };
     let mut order: Vec<usize> = (0..paths.len()).collect();
@@ -173,8 +178,11 @@ pub fn advise(paths: &[PathFigures]) -> Advice {
     advice
 }
 
-fn why_calls_matter(share: f64, paths: &[PathFigures]) -> Option<String> {
+fn why_calls_matter(share: Option<f64>, paths: &[PathFigures]) -> Option<String> {
     let (calls, cost, _) = all_calls(paths.first()?);
+    let Some(share) = share else {
+        return Some(format!("Its {calls} calls take {cost:.0} ms on its own core."));
+    };
     Some(if share < LITTLE {
         format!(
             "Its {calls} calls take {cost:.1} ms, {:.0} % of its time: the path can change little.",
@@ -239,7 +247,7 @@ fn caches(paths: &[PathFigures]) -> Option<String> {
     let misses = |counts: &model::Counts| counts.l1i + counts.l1d;
     let (path, least) = other.min_by_key(|(_, counts)| misses(counts))?;
     let (here, there) = (misses(local), misses(least));
-    (there < here).then(|| {
+    (there > FEW_MISSES && there < here).then(|| {
         format!(
             "On {} its core misses its first-level caches {:.0} % less often than on local \
              (modelled).",

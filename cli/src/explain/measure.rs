@@ -190,6 +190,7 @@ fn less(with: &Counts, without: &Counts) -> Counts {
     Counts {
         user: with.user.saturating_sub(without.user),
         kernel: with.kernel.saturating_sub(without.kernel),
+        waiting_user: with.waiting_user.saturating_sub(without.waiting_user),
         waiting: with.waiting.saturating_sub(without.waiting),
         l1i: with.l1i.saturating_sub(without.l1i),
         l1d: with.l1d.saturating_sub(without.l1d),

@@ -29,9 +29,11 @@ pub fn of(program: &[OsString], paths: &[PathFigures], advice: &Advice) -> Strin
         let _ = match &path.modelled {
             None => writeln!(text, "{:>14}{:>14}{:>10}", "-", "-", "-"),
             Some(counts) => {
-                let working = counts.kernel.saturating_sub(counts.waiting);
+                let user = counts.user.saturating_sub(counts.waiting_user);
+                let waiting = counts.waiting.saturating_sub(counts.waiting_user);
+                let kernel = counts.kernel.saturating_sub(waiting);
                 let misses = counts.l1i + counts.l1d;
-                writeln!(text, "{:>14}{:>14}{:>10}", many(counts.user), many(working), many(misses))
+                writeln!(text, "{:>14}{:>14}{:>10}", many(user), many(kernel), many(misses))
             }
         };
     }

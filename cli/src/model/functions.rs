@@ -7,6 +7,9 @@ use addr2line::Loader;
 use model::HotSpot;
 use serde::{Deserialize, Serialize};
 
+/// Longer names are cut, in characters.
+const LONGEST_NAME: usize = 120;
+
 /// What was counted in a function, on one virtual CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Function {
@@ -34,9 +37,17 @@ pub fn of(spots: &[HotSpot], kernel: &Path, program: Option<&Path>) -> Vec<Funct
         };
         let symbol = symbols.as_ref().and_then(|symbols| symbols.find_symbol(address));
         symbol.map_or(otherwise.to_owned(), |symbol| {
-            addr2line::demangle_auto(symbol.into(), None).into_owned()
+            shortened(addr2line::demangle_auto(symbol.into(), None).into_owned())
         })
     })
+}
+
+/// A name, cut where types of types make it unreadable anyway.
+fn shortened(name: String) -> String {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name,
+    }
 }
 
 /// Whether a program is always at the addresses that its symbols have.
@@ -83,6 +94,12 @@ mod tests {
             .map(|of| (of.name.as_str(), of.cpu, of.instructions, of.l1d))
             .collect();
         assert_eq!(told, [("low", 0, 30, 2), ("high", 0, 25, 1), ("low", 1, 5, 1)]);
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        assert_eq!(shortened("f".to_owned()), "f");
+        assert_eq!(shortened("ä".repeat(500)).chars().count(), LONGEST_NAME + 1);
     }
 
     #[test]
