@@ -413,7 +413,8 @@ CASE(sigcont_reaches_the_own_session_whoever_owns_it)
 CASE(a_limit_of_processor_time_warns_and_kills)
 {
     volatile int *warnings = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct rlimit limit = {1, 2};
+    /* A warning each second up to the end; a busy host may leave one out. */
+    struct rlimit limit = {1, 3};
     pid_t child = fork_or_fail();
     if (child == 0) {
         CHECK_OK(setrlimit(RLIMIT_CPU, &limit));
@@ -422,7 +423,7 @@ CASE(a_limit_of_processor_time_warns_and_kills)
             *warnings = handled;
     }
     CHECK_KILLED(child, SIGKILL);
-    CHECK_EQ(*warnings, 1);
+    CHECK(*warnings == 1 || *warnings == 2);
     child = fork_or_fail();
     if (child == 0) {
         limit.rlim_max = 5;
