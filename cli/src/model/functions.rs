@@ -1,10 +1,12 @@
 //! Hot spots by function: names for the addresses of blocks, from the symbols of kernel and program.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 use addr2line::Loader;
 use model::HotSpot;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use serde::{Deserialize, Serialize};
 
 /// Longer names are cut, in characters.
@@ -27,15 +29,14 @@ pub struct Function {
 
 /// Adds hot spots up by function, the most instructions first.
 pub fn of(spots: &[HotSpot], kernel: &Path, program: Option<&Path>) -> Vec<Function> {
-    let kernel = Loader::new(kernel).ok();
-    let program = program.filter(|program| has_fixed_addresses(program));
-    let program = program.and_then(|program| Loader::new(program).ok());
+    let kernel = Symbols::read(kernel);
+    let program = program.and_then(Symbols::read);
     add_up(spots, |address| {
         let (symbols, otherwise) = match address >> 63 != 0 {
             true => (&kernel, "kernel code"),
             false => (&program, "user code"),
         };
-        let symbol = symbols.as_ref().and_then(|symbols| symbols.find_symbol(address));
+        let symbol = symbols.as_ref().and_then(|symbols| symbols.name(address));
         symbol.map_or(otherwise.to_owned(), |symbol| {
             shortened(addr2line::demangle_auto(symbol.into(), None).into_owned())
         })
@@ -50,12 +51,39 @@ fn shortened(name: String) -> String {
     }
 }
 
-/// Whether a program is always at the addresses that its symbols have.
-fn has_fixed_addresses(program: &Path) -> bool {
-    use object::read::elf::{ElfFile64, FileHeader};
-    let Ok(bytes) = std::fs::read(program) else { return false };
-    let Ok(elf) = ElfFile64::<object::Endianness>::parse(bytes.as_slice()) else { return false };
-    elf.elf_header().e_type(elf.endian()) == object::elf::ET_EXEC
+/// The symbols of a file whose code is always at the addresses that they have.
+struct Symbols {
+    loader: Loader,
+    code: Vec<Range<u64>>,
+}
+
+impl Symbols {
+    /// `None` for files without symbols, and for those that are loaded anywhere.
+    fn read(file: &Path) -> Option<Symbols> {
+        let bytes = std::fs::read(file).ok()?;
+        let elf = ElfFile64::<object::Endianness>::parse(bytes.as_slice()).ok()?;
+        let endian = elf.endian();
+        if elf.elf_header().e_type(endian) != object::elf::ET_EXEC {
+            return None;
+        }
+        let headers = elf.elf_program_headers().iter();
+        let code = headers.filter(|header| {
+            let is_code =
+                header.p_flags(endian) & object::elf::PF_X != object::elf::ProgramFlags(0);
+            header.p_type(endian) == object::elf::PT_LOAD && is_code
+        });
+        let code = code.map(|header| {
+            let start = header.p_vaddr(endian);
+            start..start.saturating_add(header.p_memsz(endian))
+        });
+        Some(Symbols { code: code.collect(), loader: Loader::new(file).ok()? })
+    }
+
+    /// The name of the function at an address; the nearest symbol would do for any address.
+    fn name(&self, address: u64) -> Option<&str> {
+        let is_known = self.code.iter().any(|range| range.contains(&address));
+        if is_known { self.loader.find_symbol(address) } else { None }
+    }
 }
 
 fn add_up(spots: &[HotSpot], name: impl Fn(u64) -> String) -> Vec<Function> {
@@ -94,6 +122,25 @@ mod tests {
             .map(|of| (of.name.as_str(), of.cpu, of.instructions, of.l1d))
             .collect();
         assert_eq!(told, [("low", 0, 30, 2), ("high", 0, 25, 1), ("low", 1, 5, 1)]);
+    }
+
+    #[test]
+    fn only_files_at_fixed_addresses_give_names_and_only_for_their_code() {
+        let directory = tempfile::tempdir().unwrap();
+        let build = |option: &str| {
+            let (source, file) = (directory.path().join("a.c"), directory.path().join(option));
+            std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+            let mut command = std::process::Command::new("cc");
+            assert!(
+                command.arg(option).arg("-o").args([&file, &source]).status().unwrap().success()
+            );
+            file
+        };
+        assert!(Symbols::read(&build("-pie")).is_none());
+        let symbols = Symbols::read(&build("-no-pie")).unwrap();
+        let start = symbols.code[0].start;
+        let named = (start..symbols.code[0].end).any(|at| symbols.name(at) == Some("main"));
+        assert!(named && symbols.name(start - 1).is_none() && symbols.name(u64::MAX).is_none());
     }
 
     #[test]
