@@ -50,9 +50,7 @@ pub use source::{PageSource, SharedStore};
 pub use space::{AddressSpace, Counters, LimitValues, MOST_AREAS, ProgramRegions};
 pub use strings::{LONGEST_STRING, StringList, space_limit};
 pub use user::{FutexKey, UserMemory};
-pub use user_io::{
-    IoVector, MOST_BYTES, MOST_VECTORS, ShortSink, ShortSource, UserSink, UserSource,
-};
+pub use user_io::{IoVector, MOST_BYTES, MOST_VECTORS, ShortRange, UserSink, UserSource};
 
 #[cfg(test)]
 mod elf_tests_support;

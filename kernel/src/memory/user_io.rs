@@ -186,10 +186,10 @@ impl Sink for UserSink {
     }
 }
 
-/// A sink within one page of a program: a short read that the file has the bytes for. It takes all
-/// bytes of a write or, when the page is missing, none; then nothing has happened yet, and the call
-/// takes the long way.
-pub struct ShortSink<'a> {
+/// A range within one page of a program, as the sink of a short read or the source of a short write. It
+/// takes or gives all the bytes asked for or, when the page is missing, none; then nothing has happened
+/// yet, and the call takes the long way.
+pub struct ShortRange<'a> {
     space: &'a AddressSpace,
     address: u64,
     length: usize,
@@ -197,14 +197,17 @@ pub struct ShortSink<'a> {
     is_stopped: bool,
 }
 
-impl<'a> ShortSink<'a> {
+impl<'a> ShortRange<'a> {
     /// `None` when the range crosses a page or does not lie in user space.
-    pub fn new(space: &'a AddressSpace, address: u64, length: u64) -> Option<ShortSink<'a>> {
-        let length = within_page(address, length)?;
-        Some(ShortSink { space, address, length, is_stopped: false })
+    pub fn new(space: &'a AddressSpace, address: u64, length: u64) -> Option<ShortRange<'a>> {
+        if length > PAGE - address % PAGE || !is_user_range(address, length) {
+            return None;
+        }
+        let length = usize::try_from(length).ok()?;
+        Some(ShortRange { space, address, length, is_stopped: false })
     }
 
-    /// Whether the page was missing when bytes came for it.
+    /// Whether the page was missing when bytes were to be moved.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped
     }
@@ -217,7 +220,7 @@ impl<'a> ShortSink<'a> {
     }
 }
 
-impl Sink for ShortSink<'_> {
+impl Sink for ShortRange<'_> {
     fn write(&mut self, bytes: &[u8]) -> usize {
         let bytes = bytes.get(..self.length).unwrap_or(bytes);
         let done = self.space.lock().table.copy_in(VirtAddr(self.address), bytes);
@@ -242,36 +245,7 @@ impl Sink for ShortSink<'_> {
     }
 }
 
-/// A source within one page of a program, for a short write: the counterpart of [`ShortSink`].
-pub struct ShortSource<'a> {
-    space: &'a AddressSpace,
-    address: u64,
-    length: usize,
-    /// The page was missing.
-    is_stopped: bool,
-}
-
-impl<'a> ShortSource<'a> {
-    /// `None` when the range crosses a page or does not lie in user space.
-    pub fn new(space: &'a AddressSpace, address: u64, length: u64) -> Option<ShortSource<'a>> {
-        let length = within_page(address, length)?;
-        Some(ShortSource { space, address, length, is_stopped: false })
-    }
-
-    /// Whether the page was missing when bytes were wanted.
-    pub fn is_stopped(&self) -> bool {
-        self.is_stopped
-    }
-
-    fn advance(&mut self, wanted: usize, done: usize) -> usize {
-        self.is_stopped |= done < wanted;
-        self.address += done as u64;
-        self.length -= done;
-        done
-    }
-}
-
-impl Source for ShortSource<'_> {
+impl Source for ShortRange<'_> {
     fn read(&mut self, into: &mut [u8]) -> usize {
         let length = into.len().min(self.length);
         let into = into.get_mut(..length).unwrap_or_default();
@@ -289,12 +263,6 @@ impl Source for ShortSource<'_> {
         let done = self.space.lock().table.copy_out_to_frame(address, frame, offset, length);
         self.advance(length, done)
     }
-}
-
-/// The length of a range of user space that does not cross a page.
-fn within_page(address: u64, length: u64) -> Option<usize> {
-    let fits = length <= PAGE - address % PAGE && is_user_range(address, length);
-    if fits { usize::try_from(length).ok() } else { None }
 }
 
 /// Where a write takes its bytes from.

@@ -15,7 +15,7 @@ use fs::{NodeKind, OpenFile, tree};
 
 use super::support::{NotReady, raise, ready};
 use crate::call::{Call, SysResult};
-use crate::memory::{AddressSpace, ShortSink, ShortSource, UserSink, UserSource};
+use crate::memory::{AddressSpace, ShortRange, UserSink, UserSource};
 use crate::process::{Resource, Thread};
 
 /// Where a transfer takes place.
@@ -55,7 +55,7 @@ pub async fn read(call: &Call) -> SysResult {
 /// stands in the way: nothing has happened then, and `read` does it properly.
 pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
     let [descriptor, address, length, ..] = *arguments;
-    let mut sink = ShortSink::new(space, address, length)?;
+    let mut sink = ShortRange::new(space, address, length)?;
     let file = thread.file(descriptor as i32).ok()?;
     check_reads(&file).ok()?;
     file.admit(thread, false).ok()?;
@@ -75,7 +75,7 @@ pub async fn write(call: &Call) -> SysResult {
 /// `read_at_once`. Only files and pipes: a terminal may take a part and have the rest wait.
 pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
     let [descriptor, address, length, ..] = *arguments;
-    let mut source = ShortSource::new(space, address, length)?;
+    let mut source = ShortRange::new(space, address, length)?;
     let file = thread.file(descriptor as i32).ok()?;
     check_writes(&file).ok()?;
     let (behaviour, kind) = (file.file(), file.inode().kind());
