@@ -7,7 +7,8 @@
  *     posted quiet     ten seconds of posted calls, and what the application core counted meanwhile
  *     posted uring     NOP requests of io_uring in batches of 64, plain and polled
  *
- * Without an argument: `trap`, then `uring`. Where the kernel has none of what is asked for, there are
+ * Without an argument: `trap`, then `uring`, then a bare ping-pong of a line between two processors,
+ * below which no posted call can come. Where the kernel has none of what is asked for, there are
  * no lines of it.
  */
 #define _GNU_SOURCE
@@ -123,12 +124,59 @@ static void run_nops(int count)
         uring_nops(&ring, DEPTH);
 }
 
-static void measure_uring(void)
+static void stay_on(int processor)
 {
     cpu_set_t here;
     CPU_ZERO(&here);
-    CPU_SET(0, &here);
-    sched_setaffinity(0, sizeof here, &here);
+    CPU_SET((size_t)processor, &here);
+    if (sched_setaffinity(0, sizeof here, &here) != 0)
+        case_fail("sched_setaffinity");
+}
+
+/* A number that two threads send to and fro: the line that every posted call needs, and nothing else.
+ * Odd ones are answers; 0 is the end. */
+static struct {
+    _Alignas(64) uint64_t number;
+    char own_line[56];
+} ball;
+
+static void *return_ball(void *unused)
+{
+    uint64_t number, seen = 2;
+    stay_on(1);
+    while ((number = __atomic_load_n(&ball.number, __ATOMIC_ACQUIRE)) != 0)
+        if (number == seen) {
+            __atomic_store_n(&ball.number, number + 1, __ATOMIC_RELEASE);
+            seen += 2;
+        }
+    return unused;
+}
+
+static void play(int count)
+{
+    for (; count > 0; count--) {
+        uint64_t number = ball.number + 1;
+        __atomic_store_n(&ball.number, number, __ATOMIC_RELEASE);
+        while (__atomic_load_n(&ball.number, __ATOMIC_ACQUIRE) == number)
+            ;
+    }
+}
+
+static void measure_ping_pong(void)
+{
+    pthread_t other;
+    stay_on(0);
+    ball.number = 1;
+    if (pthread_create(&other, 0, return_ball, 0) != 0)
+        case_fail("pthread_create");
+    case_batches("", "ping_pong", play, CASE_CALLS);
+    __atomic_store_n(&ball.number, 0, __ATOMIC_RELEASE);
+    pthread_join(other, 0);
+}
+
+static void measure_uring(void)
+{
+    stay_on(0);
     if (uring_open(&ring, DEPTH, -1) == 0)
         case_batches("", "io_uring_nop_64", run_nops, 4 * DEPTH);
     if (uring_open(&ring, DEPTH, 1) == 0)
@@ -149,6 +197,8 @@ int main(int argc, char **argv)
         measure_traps();
     if (*what == 0 || strcmp(what, "uring") == 0)
         measure_uring();
+    if (*what == 0 && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+        measure_ping_pong();
     if (strcmp(what, "post") == 0 && ferry_available())
         measure_posted();
     if (strcmp(what, "quiet") == 0 && ferry_available())

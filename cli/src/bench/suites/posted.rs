@@ -35,6 +35,8 @@ pub static SUITE: Suite = Suite {
         case("getppid, one posted", "ns", "posted posted_getppid", "linux trap_getppid", 0.35)
             .beside(QUIET)
             .paper("Memsc: 11639 ns posted, 256 ns Linux trap (Raspberry Pi 3)"),
+        case("getppid, bare ping-pong", "ns", "posted posted_getppid", "linux ping_pong", 1.25)
+            .informs(),
         case(
             "getppid, unmodified program",
             "ns",
