@@ -100,7 +100,6 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
     }
 
     /// Writes down the stages of the last posted call, now that its result is published.
-    #[inline]
     fn write_down(&mut self) {
         if let Some((number, taken, handled)) = self.timed.take() {
             stages::served(number, call_way::POSTED, taken, handled);
@@ -110,7 +109,6 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
     /// Takes requests and carries them out; false when there were none.
     #[inline]
     fn serve(&mut self) -> bool {
-        self.write_down();
         let mut waiting = servers::take_waiting();
         let worked = waiting != 0;
         while waiting != 0 {
@@ -129,6 +127,9 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
                 break;
             }
             let Some(request) = server.take() else { return };
+            if self.timed.is_some() {
+                self.write_down();
+            }
             let Call { thread, arguments } = &request.call;
             let number = request.call.number();
             let taken = stages::stamp();
@@ -146,18 +147,30 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
     }
 
     /// Carries out a posted call: at once, or as a task of this core, or by the server of its class.
-    #[inline]
+    #[inline(always)]
     fn serve_posted(&mut self, syspage: &Arc<Syspage>, posted: &PostedCall) -> Served {
         let PostedCall { number, ref arguments, .. } = *posted;
         let number = usize::from(number);
         let (thread, space) = (syspage.thread(), syspage.space());
+        if stages::is_on() {
+            return self.serve_timed(syspage, posted);
+        }
+        match servers::answer_at_once(number, arguments, thread, Some(space)) {
+            Some(value) => Served::Done(value),
+            None => self.serve_slowly(syspage, posted),
+        }
+    }
+
+    /// As `serve_posted`, with the stages written down.
+    #[cold]
+    fn serve_timed(&mut self, syspage: &Arc<Syspage>, posted: &PostedCall) -> Served {
+        let number = usize::from(posted.number);
+        let (thread, space) = (syspage.thread(), syspage.space());
         self.write_down();
         let taken = stages::stamp();
-        match servers::answer_at_once(number, arguments, thread, Some(space)) {
+        match servers::answer_at_once(number, &posted.arguments, thread, Some(space)) {
             Some(value) => {
-                if taken != 0 {
-                    self.timed = Some((number, taken, stages::stamp()));
-                }
+                self.timed = Some((number, taken, stages::stamp()));
                 Served::Done(value)
             }
             None => self.serve_slowly(syspage, posted),

@@ -45,10 +45,16 @@ pub fn start(is_on: bool) {
     IS_ON.store(is_on, Ordering::Relaxed);
 }
 
+/// Whether stages are written down.
+#[inline]
+pub fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
 /// A moment, when stages are written down; else 0, at the price of a branch.
 #[inline]
 pub fn stamp() -> u64 {
-    if IS_ON.load(Ordering::Relaxed) { Machine::cycles() } else { 0 }
+    if is_on() { Machine::cycles() } else { 0 }
 }
 
 /// The answer to a call that travelled is back at its caller. `trapped` and `sent` are its stamps.
