@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, ENTRIES = 64, PROMISE_BROKEN = 88 };
+enum { PAGE = 4096, ENTRIES = 64 };
 enum { CALL_REGISTER = 500, CALL_UNREGISTER = 501, CALL_WAIT = 502, CALL_CANCEL = 503 };
 enum { STATUS_FREE = 0, STATUS_SUBMITTED = 1, STATUS_DONE = 2, FLAG_LINK = 1, MUST_TRAP = 600 };
 
