@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::future::Future;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -103,9 +104,9 @@ pub struct Syspage {
     parts: Parts,
     in_flight: InFlight,
     cancellations: [Cancellation; ENTRY_COUNT],
-    /// The answer for a trampoline whose thread has to come into the kernel first; its entry is under
-    /// way until then.
-    withheld: Mutex<Option<u64>>,
+    /// Answers, by entry, for a trampoline whose thread has to come into the kernel first; their entries
+    /// are under way until then. One, unless the program writes into the trampoline's entries itself.
+    withheld: Mutex<Vec<(usize, u64)>>,
     /// Whoever waits for entries to be done, or for the end.
     changed: WaitQueue,
     /// The scanner was told to look and has not yet.
@@ -122,7 +123,7 @@ impl Syspage {
             parts,
             in_flight: InFlight::new(),
             cancellations: core::array::from_fn(|_| Cancellation::new()),
-            withheld: Mutex::new(&rank::CALL_SLOT, None),
+            withheld: Mutex::new(&rank::CALL_SLOT, Vec::new()),
             changed: WaitQueue::new(),
             rung: AtomicBool::new(false),
             removed: AtomicBool::new(false),
@@ -209,7 +210,7 @@ impl Syspage {
         if keeps && self.parts.thread.has_attention() {
             // A signal that the call itself has raised comes before its answer: the thread is on its
             // way into the kernel, and takes both there.
-            *self.withheld.lock() = Some(encode(result));
+            self.withheld.lock().push((index, encode(result)));
             self.changed.wake_all();
             return;
         }
@@ -220,9 +221,14 @@ impl Syspage {
         }
     }
 
-    /// Publishes an answer that was withheld; true when there was one.
+    /// Publishes the answer of an entry if it was withheld; true when it was.
     pub(super) fn release_withheld(&self, index: usize) -> bool {
-        let Some(answer) = self.withheld.lock().take() else { return false };
+        let answer = {
+            let mut withheld = self.withheld.lock();
+            let found = withheld.iter().position(|(entry, _)| *entry == index);
+            found.map(|place| withheld.swap_remove(place).1)
+        };
+        let Some(answer) = answer else { return false };
         self.in_flight.complete(&self.parts.entries, index, answer);
         task::ring_doorbell(super::scanner_core());
         true
@@ -280,8 +286,10 @@ impl Syspage {
             self.cancel(index);
         });
         let is_idle = || {
-            let bits = self.in_flight.bits();
-            (bits == 0 || self.release_withheld(bits.trailing_zeros() as usize)).then_some(())
+            (0..ENTRY_COUNT).for_each(|index| {
+                self.release_withheld(index);
+            });
+            (self.in_flight.bits() == 0).then_some(())
         };
         self.changed.wait_until(is_idle).await;
     }

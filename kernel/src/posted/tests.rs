@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use base::posted::{Producer, Served};
+use base::task::block_on_host;
 use policy::table::number;
 
 use super::Syspage;
@@ -82,6 +83,22 @@ fn what_was_posted_and_not_begun_is_answered_when_the_syspage_goes() {
     scanner.take(Message::Remove(page.clone()));
     assert!((0..64).all(|index| !page.parts().entries.is_submitted(index)));
     assert!(!scanner.has_work());
+}
+
+/// A program may write into the entries of its trampoline, so several answers may wait for one thread.
+#[test]
+fn every_answer_that_was_withheld_is_released() {
+    let page = syspage(4);
+    page.thread().process.request_group_exit(9);
+    for index in [3, 5, 6] {
+        page.begin(index);
+        page.complete(index, Ok(index as u64));
+    }
+    assert!(page.release_withheld(5) && !page.release_withheld(5));
+    assert_eq!(page.in_flight().bits(), 1 << 3 | 1 << 6);
+    page.note_removed();
+    block_on_host(page.drain());
+    assert_eq!(page.in_flight().bits(), 0);
 }
 
 #[test]
