@@ -37,6 +37,9 @@ pub struct PostedCall {
     pub number: u16,
     /// Its flags.
     pub flags: u8,
+    /// Entries taken or passed with this one. To be published before the result: a user who has seen
+    /// results counts on the places up to there.
+    pub head: u32,
     /// Its arguments.
     pub arguments: [u64; 6],
 }
@@ -113,13 +116,14 @@ impl Entries {
     }
 
     #[inline]
-    fn copy(&self, index: usize) -> PostedCall {
+    fn copy(&self, index: usize, head: u32) -> PostedCall {
         let entry = self.at(index);
         let what = entry.what.load(Ordering::Relaxed);
         PostedCall {
             index: (index % ENTRY_COUNT) as u8,
             number: what as u16,
             flags: (what >> 16) as u8,
+            head,
             arguments: core::array::from_fn(|at| entry.arguments[at].load(Ordering::Relaxed)),
         }
     }
@@ -262,8 +266,8 @@ impl Consumer {
             if step >= BURST {
                 entries.prepare(index + AHEAD);
             }
-            let call = entries.copy(index);
             self.head = self.head.wrapping_add(1);
+            let call = entries.copy(index, self.head);
             if call.flags & FLAG_LINK != 0 && self.is_busy(in_flight, before(index)) {
                 self.hold(call);
                 continue;
@@ -303,7 +307,10 @@ impl Consumer {
                 break;
             }
             self.held &= !(1 << index);
-            let Some(call) = self.held_calls.as_ref().map(|calls| calls[index]) else { continue };
+            let Some(mut call) = self.held_calls.as_ref().map(|calls| calls[index]) else {
+                continue;
+            };
+            call.head = self.head;
             if let Served::Done(result) = serve(&call) {
                 entries.complete(index, result);
                 done += 1;
@@ -465,6 +472,21 @@ mod tests {
             self.head.store(self.consumer.head(), Ordering::Release);
             seen
         }
+    }
+
+    #[test]
+    fn a_call_comes_with_the_head_that_counts_it() {
+        let entries = Entries::new();
+        let (mut consumer, mut producer) = (Consumer::new(), Producer::new());
+        for number in 1..=3 {
+            producer.post(&entries, &AtomicU32::new(0), number, 0, [0; 6]).unwrap();
+        }
+        let mut heads = Vec::new();
+        consumer.visit(&entries, &InFlight::new(), 64, |call| {
+            heads.push((call.number, call.head));
+            Served::Done(0)
+        });
+        assert_eq!(heads, [(1, 1), (2, 2), (3, 3)]);
     }
 
     #[test]

@@ -28,7 +28,9 @@ use crate::{boot, console, counters, dispatch, posted, stages};
 const BATCH: usize = 16;
 /// Looks for calls without success before the core looks at everything else: about as long as a caller
 /// takes from one answer to its next call.
-const QUIET_LOOKS: usize = 32;
+const QUIET_LOOKS: usize = 16;
+/// Glances between two of these looks: a few loads each, so that the next call is found sooner.
+const GLANCES: usize = 4;
 /// Looks for calls between two looks at everything else.
 const MOST_LOOKS: usize = 512;
 /// Handlers that may be pending per core before new requests are left in the queue. Blocking calls
@@ -217,7 +219,12 @@ fn serve_closely<F: Future<Output = ()> + Send + 'static>(
             quiet = 0;
         } else if quiet < QUIET_LOOKS && !task::has_ready() {
             quiet += 1;
-            cpu::relax();
+            for _ in 0..GLANCES {
+                cpu::relax();
+                if scanner.glance() || servers::is_any_waiting() {
+                    break;
+                }
+            }
         } else {
             break;
         }

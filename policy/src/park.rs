@@ -1,15 +1,15 @@
 //! When a core that finds nothing to do stops spinning.
 
-/// Shortest spin before a core parks, in nanoseconds: about what a wake-up by interrupt costs, so that
-/// one late caller does not make every following call pay for one.
-pub const MIN_BUDGET_NS: u64 = 100_000;
-/// Longest spin before a core parks, in nanoseconds: what a wake-up costs on a virtual machine whose
-/// host is busy. With less, two cores that wait for each other's wake-ups would never meet again.
-pub const MAX_BUDGET_NS: u64 = 400_000;
+/// Shortest spin before a core parks, in nanoseconds: a good part of what a wake-up by interrupt costs,
+/// so that one late caller does not make every following call pay for one.
+pub const MIN_BUDGET_NS: u64 = 20_000;
+/// Longest spin before a core parks, in nanoseconds. Not longer: two virtual cores that get one core of
+/// the host between them find each other's work only once one of them parks.
+pub const MAX_BUDGET_NS: u64 = 60_000;
 
 /// Longest time that a caller spins for the answer to a remote call, in nanoseconds, before it
-/// suspends its thread and the core looks for other work or parks. As long as a wake-up takes.
-pub const MAX_ANSWER_SPIN_NS: u64 = 200_000;
+/// suspends its thread and the core looks for other work or parks.
+pub const MAX_ANSWER_SPIN_NS: u64 = 50_000;
 
 /// Learns how long to spin from the gaps between the last arrivals of work.
 ///
@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn short_gaps_lead_to_a_short_budget_that_still_covers_them() {
-        let budget = after([80_000; 100]);
-        assert!((80_000..200_000).contains(&budget), "{budget}");
+        let budget = after([15_000; 100]);
+        assert!((15_000..40_000).contains(&budget), "{budget}");
         assert_eq!(after([1_000; 100]), MIN_BUDGET_NS);
     }
 

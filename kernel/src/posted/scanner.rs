@@ -74,6 +74,7 @@ impl Owned {
         let head = consumer.head();
         let visit = |call: &PostedCall| {
             taken += 1;
+            parts.control.set_head(call.head);
             syspage.count(usize::from(call.number));
             serve(syspage, call)
         };
@@ -81,6 +82,7 @@ impl Owned {
         if consumer.head() == head && taken == 0 {
             return false;
         }
+        // The last ones may have been passed.
         parts.control.set_head(consumer.head());
         counters.hits.add(1);
         counters.posted.add(taken);
@@ -151,6 +153,15 @@ impl Scanner {
             }
         }
         worked
+    }
+
+    /// Whether a turn would find something new of a thread that is on a core now.
+    #[inline]
+    pub fn glance(&self) -> bool {
+        self.cores.iter().any(|id| {
+            let owned = self.owned.get(id.load(Ordering::Acquire) as usize);
+            owned.is_some_and(|owned| owned.as_ref().is_some_and(Owned::has_work))
+        })
     }
 
     /// The part of a turn that is seldom needed: messages, and syspages whose threads are elsewhere.

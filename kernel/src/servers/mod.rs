@@ -92,6 +92,12 @@ pub fn take_waiting() -> u32 {
     if waiting.load(Ordering::Relaxed) == 0 { 0 } else { waiting.swap(0, Ordering::AcqRel) }
 }
 
+/// Whether some server of this core may have requests.
+#[inline]
+pub fn is_any_waiting() -> bool {
+    WAITING.here().load(Ordering::Relaxed) != 0
+}
+
 /// The server of a call.
 pub fn of_call(number: usize) -> &'static Server {
     of_class(route::route(number).map_or(Class::Other, |row| row.class))
