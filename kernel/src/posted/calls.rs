@@ -53,7 +53,7 @@ fn give_number(id: u32) {
 pub async fn serve(call: &Call) -> SysResult {
     match call.number() {
         number::ferry_wait => wait(call).await,
-        number::ferry_cancel => cancel(call),
+        number::ferry_cancel => cancel(call).await,
         _ => Err(dispatch::unknown(call.number())),
     }
 }
@@ -249,11 +249,25 @@ async fn wait(call: &Call) -> SysResult {
     }
 }
 
-fn cancel(call: &Call) -> SysResult {
+async fn cancel(call: &Call) -> SysResult {
     let syspage = own_syspage(&call.thread)?;
     let index = call.argument(0);
     if index >= ENTRY_COUNT as u64 {
         return Err(Errno::EINVAL);
     }
-    if syspage.cancel(index as usize) { Ok(0) } else { Err(Errno::ENOENT) }
+    let index = index as usize;
+    let entries = &syspage.parts().entries;
+    // What is posted and not taken yet will be soon; only then can it be told.
+    let told = || {
+        if syspage.cancel(index) {
+            return Some(Ok(0));
+        }
+        (!entries.is_submitted(index)).then_some(Err(Errno::ENOENT))
+    };
+    if let Some(result) = told() {
+        return result;
+    }
+    syspage.ring();
+    let taken = call.thread.interruptible(syspage.wait_until(told));
+    taken.await.unwrap_or(Err(Errno::ERESTARTNOINTR))
 }
