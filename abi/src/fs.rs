@@ -298,6 +298,8 @@ pub const TMPFS_MAGIC: i64 = 0x0102_1994;
 pub const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 /// Magic number of the file system behind pipes.
 pub const PIPEFS_MAGIC: i64 = 0x5049_5045;
+/// `f_type` of sockets.
+pub const SOCKFS_MAGIC: i64 = 0x534f_434b;
 /// Magic number of devpts.
 pub const DEVPTS_SUPER_MAGIC: i64 = 0x1cd1;
 /// Magic number of the file system behind anonymous files.
@@ -416,6 +418,14 @@ pub mod fcntl {
     pub const F_OFD_SETLKW: i32 = 38;
     pub const F_SETLEASE: i32 = 1024;
     pub const F_GETLEASE: i32 = 1025;
+    pub const F_NOTIFY: i32 = 1026;
+    pub const DN_ACCESS: u32 = 1;
+    pub const DN_MODIFY: u32 = 2;
+    pub const DN_CREATE: u32 = 4;
+    pub const DN_DELETE: u32 = 8;
+    pub const DN_RENAME: u32 = 0x10;
+    pub const DN_ATTRIB: u32 = 0x20;
+    pub const DN_MULTISHOT: u32 = 0x8000_0000;
     pub const F_DUPFD_CLOEXEC: i32 = 1030;
     pub const F_SETPIPE_SZ: i32 = 1031;
     pub const F_GETPIPE_SZ: i32 = 1032;
@@ -449,6 +459,8 @@ pub const MFD_CLOEXEC: u32 = 1;
 pub const MFD_ALLOW_SEALING: u32 = 2;
 /// `memfd_create`: huge pages.
 pub const MFD_HUGETLB: u32 = 4;
+/// `memfd_create`: the bits that say how huge.
+pub const MFD_HUGE_SIZES: u32 = 0x3f << 26;
 /// `memfd_create`: not executable, and sealed so.
 pub const MFD_NOEXEC_SEAL: u32 = 8;
 /// `memfd_create`: executable.
@@ -497,6 +509,24 @@ bitflags! {
 }
 
 bitflags! {
+    /// Flags of `setxattr`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct XattrFlags: u32 {
+        /// Fail when the name is there.
+        const CREATE = 1;
+        /// Fail when the name is not there.
+        const REPLACE = 2;
+    }
+}
+
+/// Longest name of an extended attribute, without the zero at its end.
+pub const XATTR_NAME_MAX: usize = 255;
+/// Largest value of an extended attribute.
+pub const XATTR_SIZE_MAX: usize = 65536;
+/// Most bytes of names that are listed.
+pub const XATTR_LIST_MAX: usize = 65536;
+
+bitflags! {
     /// Modes of `fallocate`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct AllocateFlags: u32 {
@@ -533,6 +563,36 @@ bitflags! {
         const NOAPPEND = 0x20;
     }
 }
+
+bitflags! {
+    /// Flags of `splice`, `tee` and `vmsplice`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SpliceFlags: u32 {
+        /// Move pages rather than copy them: advice.
+        const MOVE = 1;
+        /// Do not wait for a pipe.
+        const NONBLOCK = 2;
+        /// More will follow: advice.
+        const MORE = 4;
+        /// The pages are the kernel's from now on: advice.
+        const GIFT = 8;
+    }
+}
+
+bitflags! {
+    /// Flags of `sync_file_range`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SyncRangeFlags: u32 {
+        /// Wait for what is being written.
+        const WAIT_BEFORE = 1;
+        /// Begin to write.
+        const WRITE = 2;
+        /// Wait until it is written.
+        const WAIT_AFTER = 4;
+    }
+}
+
+pub mod notify;
 
 /// `mount` flags.
 #[allow(missing_docs, reason = "the names are those of the manual")]

@@ -14,10 +14,22 @@ pub const FUTEX_REQUEUE: u32 = 3;
 pub const FUTEX_CMP_REQUEUE: u32 = 4;
 /// Change a word and wake waiters of two.
 pub const FUTEX_WAKE_OP: u32 = 5;
+/// Take a lock that the kernel hands over.
+pub const FUTEX_LOCK_PI: u32 = 6;
+/// Give it up.
+pub const FUTEX_UNLOCK_PI: u32 = 7;
+/// Take it if it is free.
+pub const FUTEX_TRYLOCK_PI: u32 = 8;
 /// As `FUTEX_WAIT`, with bits to be woken by, until an absolute time.
 pub const FUTEX_WAIT_BITSET: u32 = 9;
 /// As `FUTEX_WAKE`, of those whose bits meet.
 pub const FUTEX_WAKE_BITSET: u32 = 10;
+/// Wait until an absolute time, and take a lock when woken.
+pub const FUTEX_WAIT_REQUEUE_PI: u32 = 11;
+/// As `FUTEX_CMP_REQUEUE`, of those who take a lock.
+pub const FUTEX_CMP_REQUEUE_PI: u32 = 12;
+/// As `FUTEX_LOCK_PI`, with the monotonic clock.
+pub const FUTEX_LOCK_PI2: u32 = 13;
 /// Flag: the word is in memory of one process.
 pub const FUTEX_PRIVATE_FLAG: u32 = 128;
 /// Flag: the timeout is on the wall clock.
@@ -26,6 +38,25 @@ pub const FUTEX_CLOCK_REALTIME: u32 = 256;
 pub const FUTEX_COMMAND_MASK: u32 = !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
 /// Bits that meet every other.
 pub const MATCH_ANY: u32 = !0;
+
+/// `futex_waitv`: the word has 32 bits.
+pub const FUTEX_32: u32 = 2;
+/// Most words of `futex_waitv`.
+pub const FUTEX_WAITV_MAX: u32 = 128;
+
+/// `struct futex_waitv`
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct WaitedWord {
+    /// Expected value.
+    pub value: u64,
+    /// Where it is.
+    pub address: u64,
+    /// `FUTEX_32`, `FUTEX_PRIVATE_FLAG`.
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
+}
 
 /// In a robust lock: somebody waits.
 pub const FUTEX_WAITERS: u32 = 0x8000_0000;

@@ -8,13 +8,18 @@
 #![forbid(unsafe_code)]
 
 pub mod arch;
+pub mod capability;
 pub mod console;
+pub mod epoll;
 pub mod errno;
 pub mod fs;
 pub mod futex;
+pub mod ipc;
 pub mod memory;
+pub mod mqueue;
 pub mod process;
 pub mod signal;
+pub mod socket;
 pub mod syspage;
 pub mod terminal;
 pub mod time;

@@ -312,7 +312,7 @@ pub struct SchedulingParameters {
     pub priority: i32,
 }
 
-/// `struct sched_attr`, first version.
+/// `struct sched_attr`, second version.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SchedulingAttributes {
@@ -332,6 +332,10 @@ pub struct SchedulingAttributes {
     pub deadline_ns: u64,
     /// Period of the deadline policy.
     pub period_ns: u64,
+    /// Lowest utilisation that is assumed.
+    pub least_utilisation: u32,
+    /// Highest utilisation that is assumed.
+    pub most_utilisation: u32,
 }
 
 /// The ordinary policy.
@@ -419,5 +423,5 @@ const _: () = {
     assert!(size_of::<Usage>() == 144);
     assert!(size_of::<SystemInfo>() == 112);
     assert!(size_of::<SystemNames>() == 390);
-    assert!(size_of::<SchedulingAttributes>() == 48);
+    assert!(size_of::<SchedulingAttributes>() == 56);
 };

@@ -252,6 +252,48 @@ pub const SA_KNOWN: u64 = SA_NOCLDSTOP
     | SA_NODEFER
     | SA_RESETHAND;
 
+/// `struct signalfd_siginfo`: what a read from a signalfd gives for each signal.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct SignalFdRecord {
+    /// The signal.
+    pub signal: u32,
+    /// `si_errno`.
+    pub errno: i32,
+    /// `si_code`.
+    pub code: i32,
+    /// The sender.
+    pub process: u32,
+    /// Its real user.
+    pub user: u32,
+    /// Descriptor of `SIGIO`.
+    pub descriptor: i32,
+    /// Number of a timer.
+    pub timer: u32,
+    /// Events of `SIGIO`.
+    pub band: u32,
+    /// Overruns of a timer.
+    pub overrun: u32,
+    /// Number of a trap.
+    pub trap: u32,
+    /// Status or signal of a child.
+    pub status: i32,
+    /// The value that the sender chose, as a number.
+    pub int: i32,
+    /// The same as an address.
+    pub pointer: u64,
+    /// User time of a child.
+    pub user_time: u64,
+    /// System time of a child.
+    pub system_time: u64,
+    /// Address of a fault.
+    pub address: u64,
+    /// Up to 128 bytes.
+    pub rest: [u32; 12],
+}
+
 /// The kernel's `struct sigaction`.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -297,10 +339,14 @@ pub const MINSIGSTKSZ: u64 = 2048;
 pub const SI_USER: i32 = 0;
 /// `si_code`: the kernel.
 pub const SI_KERNEL: i32 = 0x80;
+/// Something happened to a file, for signals whose own codes mean something else.
+pub const SI_SIGIO: i32 = -5;
 /// `si_code`: `sigqueue`.
 pub const SI_QUEUE: i32 = -1;
 /// `si_code`: a POSIX timer.
 pub const SI_TIMER: i32 = -2;
+/// `si_code`: a message came into an empty queue.
+pub const SI_MESGQ: i32 = -3;
 /// `si_code`: `tkill` or `tgkill`.
 pub const SI_TKILL: i32 = -6;
 /// `si_code` of `SIGCHLD`: ended.

@@ -114,6 +114,10 @@ pub mod names {
     pub const TCSETS: u32 = 0x5402;
     pub const TCSETSW: u32 = 0x5403;
     pub const TCSETSF: u32 = 0x5404;
+    pub const TCGETA: u32 = 0x5405;
+    pub const TCSETA: u32 = 0x5406;
+    pub const TCSETAW: u32 = 0x5407;
+    pub const TCSETAF: u32 = 0x5408;
     pub const TCSBRK: u32 = 0x5409;
     pub const TCXONC: u32 = 0x540a;
     pub const TCFLSH: u32 = 0x540b;
@@ -152,6 +156,46 @@ pub mod names {
     pub const TCIFLUSH: u64 = 0;
     pub const TCOFLUSH: u64 = 1;
     pub const TCIOFLUSH: u64 = 2;
+}
+
+/// `struct termio`, which older programs use: the lower halves of the flags, and eight characters.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct OldTermios {
+    /// Input, output, control and local flags.
+    pub flags: [u16; 4],
+    /// Line discipline.
+    pub line: u8,
+    /// Control characters.
+    pub characters: [u8; 8],
+    /// Always zero.
+    pub padding: u8,
+}
+
+impl OldTermios {
+    /// What fits of the settings.
+    pub fn of(settings: &Termios) -> OldTermios {
+        let Termios { input, output, control, local, line, characters } = *settings;
+        let mut old = OldTermios {
+            flags: [input as u16, output as u16, control as u16, local as u16],
+            line,
+            ..OldTermios::default()
+        };
+        old.characters.iter_mut().zip(characters).for_each(|(to, from)| *to = from);
+        old
+    }
+
+    /// Changes what it holds of the settings.
+    pub fn put_into(&self, settings: &mut Termios) {
+        let [input, output, control, local] = self.flags;
+        let low = |whole: &mut u32, part: u16| *whole = *whole & !0xffff | u32::from(part);
+        low(&mut settings.input, input);
+        low(&mut settings.output, output);
+        low(&mut settings.control, control);
+        low(&mut settings.local, local);
+        settings.line = self.line;
+        settings.characters.iter_mut().zip(self.characters).for_each(|(to, from)| *to = from);
+    }
 }
 
 impl Termios {

@@ -102,6 +102,96 @@ impl Timeval {
     }
 }
 
+/// `timerfd_settime`: the time is absolute.
+pub const TFD_TIMER_ABSTIME: u32 = 1;
+/// `timerfd_settime`: setting the wall clock cancels the timer.
+pub const TFD_TIMER_CANCEL_ON_SET: u32 = 2;
+/// `ioctl` of a timerfd: sets the number of expiries.
+pub const TFD_IOC_SET_TICKS: u32 = 0x4008_5400;
+
+/// A timer's signal goes to the process.
+pub const SIGEV_SIGNAL: i32 = 0;
+/// A timer sends no signal.
+pub const SIGEV_NONE: i32 = 1;
+/// As `SIGEV_SIGNAL`; the C library makes a thread of it.
+pub const SIGEV_THREAD: i32 = 2;
+/// With `SIGEV_SIGNAL`: the signal goes to one thread.
+pub const SIGEV_THREAD_ID: i32 = 4;
+
+/// `struct sigevent`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SignalEvent {
+    /// The program's own value.
+    pub value: u64,
+    /// Which signal.
+    pub signal: i32,
+    /// `SIGEV_…`.
+    pub notify: i32,
+    /// Which thread.
+    pub thread: i32,
+    /// Not used by the kernel.
+    pub rest: [u32; 11],
+}
+
+/// `struct itimerspec`.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct IntervalSpec {
+    /// Period; zero for once.
+    pub interval: Timespec,
+    /// The next expiry; zero when disarmed.
+    pub value: Timespec,
+}
+
+/// `struct timex`.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct ClockAdjustment {
+    /// What is to be changed (`ADJ_…`).
+    pub modes: u32,
+    /// Always zero.
+    pub padding0: u32,
+    /// Offset that is being made up for, in microseconds (nanoseconds with `STA_NANO`).
+    pub offset: i64,
+    /// Offset of the frequency, in 2^-16 parts per million.
+    pub frequency: i64,
+    /// Largest error, in microseconds.
+    pub most_error: i64,
+    /// Estimated error, in microseconds.
+    pub estimated_error: i64,
+    /// `STA_…`.
+    pub status: i32,
+    /// Always zero.
+    pub padding1: u32,
+    /// Time constant of the control loop.
+    pub constant: i64,
+    /// Precision of the clock, in microseconds.
+    pub precision: i64,
+    /// Largest offset of the frequency.
+    pub tolerance: i64,
+    /// The time.
+    pub time: Timeval,
+    /// Microseconds between ticks.
+    pub tick: i64,
+    /// Of a pulse per second, which there is not: frequency, jitter.
+    pub pulse: [i64; 2],
+    /// Of a pulse per second: interval.
+    pub pulse_shift: i32,
+    /// Always zero.
+    pub padding2: u32,
+    /// Of a pulse per second: stability and counters.
+    pub pulse_counters: [i64; 5],
+    /// Offset of international atomic time, in seconds.
+    pub tai: i32,
+    /// Always zero.
+    pub rest: [u32; 11],
+}
+
 /// `struct itimerval`.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,

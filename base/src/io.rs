@@ -38,6 +38,13 @@ pub trait Sink {
         done
     }
 
+    /// Takes all of `bytes` or, when there is no room or a page is missing, none: for records that must
+    /// not be torn.
+    fn write_record(&mut self, bytes: &[u8]) -> bool {
+        // Only a sink that can stop at a missing page has to do more.
+        self.remaining() >= bytes.len() && self.write(bytes) == bytes.len()
+    }
+
     /// Takes up to `length` zeros; how many.
     fn write_zeros(&mut self, length: usize) -> usize {
         let length = length.min(self.remaining());
@@ -62,6 +69,12 @@ pub trait Source {
 
     /// How many bytes it still has.
     fn remaining(&self) -> usize;
+
+    /// Fills all of `into` or, when there are too few bytes or a page is missing, takes none.
+    fn read_record(&mut self, into: &mut [u8]) -> bool {
+        // Only a source that can stop at a missing page has to do more.
+        self.remaining() >= into.len() && self.read(into) == into.len()
+    }
 
     /// Fills up to `length` bytes of a page from `offset` on; how many.
     fn read_to_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {

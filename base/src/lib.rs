@@ -14,6 +14,7 @@
 //! | `time` | clocks, timers, deadlines |
 //! | `io` | how bytes move between handlers, files and users |
 //! | `device` | what drivers are built on |
+//! | `quota` | what each user holds of what all share |
 //! | `random` | random bytes |
 //! | `panic`, `log` | containment of panics, messages |
 //! | `user` | user mode and the address space loaded on each core |
@@ -22,7 +23,7 @@
 //! safe code does with it. Under `--cfg loom` only the lock-free algorithms are compiled, with their
 //! models (`models`).
 
-#![cfg_attr(target_os = "none", no_std)]
+#![cfg_attr(target_os = "none", no_std, feature(alloc_error_handler))]
 
 extern crate alloc;
 
@@ -30,6 +31,7 @@ mod presence;
 mod primitives;
 
 pub mod answer;
+pub mod bell;
 pub mod posted;
 pub mod ring;
 pub mod sync;
@@ -51,6 +53,8 @@ pub mod memory;
 #[cfg(not(loom))]
 pub mod panic;
 #[cfg(not(loom))]
+pub mod quota;
+#[cfg(not(loom))]
 pub mod random;
 #[cfg(not(loom))]
 pub mod syspage;
@@ -66,12 +70,14 @@ pub fn start() {
     start_core();
 }
 
-/// The first thing that every other core does: fetches its first frames, so that no call has to.
+/// The first thing that every other core does: fetches its first frames, so that no call has
+/// to, and what it needs when there is no memory.
 #[cfg(not(loom))]
 pub fn start_core() {
     if memory::Frame::uninitialised().is_err() {
         log::error!("there is no memory at all");
     }
+    panic::prepare_core();
 }
 
 #[cfg(all(loom, test))]

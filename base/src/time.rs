@@ -5,6 +5,7 @@
 //! the core's loop looks at two loads and a comparison. The one-shot timer of the core is armed for the
 //! earliest deadline or the end of a time slice, whichever comes first.
 
+use crate::heap::tree;
 use alloc::collections::BTreeMap;
 use core::future::Future;
 use core::pin::Pin;
@@ -281,7 +282,7 @@ impl Future for Sleep {
                 let mut queue = timers.queue.lock();
                 let key = (self.deadline_ns, queue.next_number);
                 queue.next_number += 1;
-                queue.sleeping.insert(key, waker);
+                tree::insert(&mut queue.sleeping, key, waker);
                 let earlier = timers.note_next(&queue);
                 drop(queue);
                 if earlier {

@@ -3,12 +3,13 @@
 //! They live on one invisible mount, so that every open file has a location.
 
 use crate::file::File;
+use crate::identity::Identity;
 use crate::inode::{AttributeChange, FileSystem, FileSystemStatistics, Inode, anonymous_device};
 use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
 use crate::mount::{Location, Mount};
 use crate::pipe::Pipe;
 use abi::Errno;
-use abi::fs::{ANON_INODE_FS_MAGIC, OpenFlags, PIPEFS_MAGIC};
+use abi::fs::{ANON_INODE_FS_MAGIC, OpenFlags, PIPEFS_MAGIC, SOCKFS_MAGIC};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -89,13 +90,22 @@ struct Home {
 }
 
 static PIPES: Once<Home> = Once::new();
+static SOCKETS: Once<Home> = Once::new();
 static OTHERS: Once<Home> = Once::new();
 
-fn home(is_pipe: bool) -> &'static Home {
-    let (home, type_name, magic) = if is_pipe {
-        (&PIPES, "pipefs", PIPEFS_MAGIC)
-    } else {
-        (&OTHERS, "anon_inodefs", ANON_INODE_FS_MAGIC)
+/// Which of the invisible file systems.
+#[derive(Clone, Copy)]
+enum Which {
+    Pipes,
+    Sockets,
+    Others,
+}
+
+fn home(which: Which) -> &'static Home {
+    let (home, type_name, magic) = match which {
+        Which::Pipes => (&PIPES, "pipefs", PIPEFS_MAGIC),
+        Which::Sockets => (&SOCKETS, "sockfs", SOCKFS_MAGIC),
+        Which::Others => (&OTHERS, "anon_inodefs", ANON_INODE_FS_MAGIC),
     };
     home.call_once(|| {
         let file_system = Arc::new(AnonymousFs { type_name, magic, device: anonymous_device() });
@@ -142,7 +152,7 @@ impl AnonymousInode {
         permissions: Permissions,
         behaviour: Behaviour,
     ) -> Location {
-        let home = home(false);
+        let home = home(Which::Others);
         let number = home.next_number.fetch_add(1, Ordering::Relaxed);
         let id = InodeId { device: home.mount.file_system().device(), number };
         let inode = AnonymousInode::make(id, kind, label, behaviour, permissions);
@@ -151,13 +161,26 @@ impl AnonymousInode {
 
     /// The location of a new pipe.
     pub fn pipe_location(pipe: Arc<Pipe>, user: u32, group: u32) -> Location {
-        let home = home(true);
+        let home = home(Which::Pipes);
         let number = home.next_number.fetch_add(1, Ordering::Relaxed);
         let id = InodeId { device: home.mount.file_system().device(), number };
         let permissions = Permissions { mode: 0o600, user, group };
         let label = Label::Numbered("pipe");
         let inode =
             AnonymousInode::make(id, NodeKind::Fifo, label, Behaviour::Pipe(pipe), permissions);
+        Location { mount: home.mount.clone(), inode }
+    }
+}
+
+impl AnonymousInode {
+    /// The location of a new socket.
+    pub fn socket_location(user: u32, group: u32) -> Location {
+        let home = home(Which::Sockets);
+        let number = home.next_number.fetch_add(1, Ordering::Relaxed);
+        let id = InodeId { device: home.mount.file_system().device(), number };
+        let permissions = Permissions { mode: 0o777, user, group };
+        let label = Label::Numbered("socket");
+        let inode = AnonymousInode::make(id, NodeKind::Socket, label, Behaviour::None, permissions);
         Location { mount: home.mount.clone(), inode }
     }
 }
@@ -197,7 +220,7 @@ impl Inode for AnonymousInode {
         })
     }
 
-    fn open(&self, flags: OpenFlags) -> Result<Option<Arc<dyn File>>, Errno> {
+    fn open(&self, flags: OpenFlags, _: &Identity) -> Result<Option<Arc<dyn File>>, Errno> {
         match &self.behaviour {
             Behaviour::Pipe(pipe) => Ok(Some(pipe.open_again(flags))),
             Behaviour::Shared(file) => Ok(Some(file.clone())),

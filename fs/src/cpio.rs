@@ -197,6 +197,7 @@ impl Unpacker<'_> {
             NodeKind::BlockDevice => NewContent::BlockDevice(entry.represented_device),
             NodeKind::Fifo => NewContent::Fifo,
             NodeKind::Socket => NewContent::Socket,
+            NodeKind::Anonymous => return Err(Errno::EIO),
         };
         let key = (entry.inode, entry.device.0, entry.device.1);
         let is_linked = kind == NodeKind::Regular && entry.links > 1;

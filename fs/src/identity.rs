@@ -2,7 +2,9 @@
 //! calling process.
 
 use crate::terminal::Terminal;
+use abi::capability::{ALL_CAPABILITIES, Capability};
 use alloc::sync::Arc;
+use core::any::Any;
 
 /// On whose behalf a file operation is done. Travels with the request.
 #[derive(Clone, Debug)]
@@ -13,8 +15,8 @@ pub struct Identity {
     pub group: u32,
     /// Supplementary groups.
     pub groups: Arc<[u32]>,
-    /// Permission checks do not apply (the superuser).
-    pub privileged: bool,
+    /// Capabilities in force, one bit each.
+    pub capabilities: u64,
     /// Process id, for `/proc/self`.
     pub process: i32,
     /// Thread id, for `/proc/thread-self`.
@@ -28,7 +30,7 @@ impl Identity {
             user: 0,
             group: 0,
             groups: Arc::from([]),
-            privileged: true,
+            capabilities: ALL_CAPABILITIES,
             process: 0,
             thread: 0,
         }
@@ -39,15 +41,25 @@ impl Identity {
         self.group == group || self.groups.contains(&group)
     }
 
+    /// Whether a capability is in force.
+    pub const fn is_capable(&self, capability: Capability) -> bool {
+        self.capabilities & capability.bit() != 0
+    }
+
     /// Whether the identity may do what only the owner may (`chmod`, `utimes`, …).
     pub fn owns(&self, user: u32) -> bool {
-        self.privileged || self.user == user
+        self.user == user || self.is_capable(Capability::FileOwner)
+    }
+
+    /// Whether a set-group-id bit of a file of this group survives what the identity does to it.
+    pub fn keeps_set_group(&self, group: u32) -> bool {
+        self.is_in_group(group) || self.is_capable(Capability::FileSetId)
     }
 }
 
 /// What terminals must know about the process that calls, and do to it. The kernel implements it.
 /// Never called while a lock of this crate is held.
-pub trait Caller {
+pub trait Caller: Sync {
     /// Process group of the caller.
     fn process_group(&self) -> i32;
     /// Session of the caller.
@@ -65,10 +77,14 @@ pub trait Caller {
     fn controlling_terminal(&self) -> Option<Arc<Terminal>>;
     /// Changes the terminal that controls the caller's session.
     fn set_controlling_terminal(&self, terminal: Option<Arc<Terminal>>);
+    /// Another session than the caller's has no terminal any more.
+    fn take_terminal_from(&self, _session: i32) {}
     /// Sends a signal to all processes of a group.
     fn signal_group(&self, group: i32, signal: u8);
     /// Who it is.
     fn identity(&self) -> Identity;
+    /// The thread, for files that the kernel makes and that belong to whoever reads them.
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// A caller without a session, for the kernel itself and for tests.
@@ -100,5 +116,8 @@ impl Caller for NoCaller {
     fn signal_group(&self, _group: i32, _signal: u8) {}
     fn identity(&self) -> Identity {
         Identity::kernel()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }

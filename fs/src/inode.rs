@@ -4,6 +4,7 @@
 //! for all file systems. It does keep its own invariants: names are unique, directories are removed
 //! only when empty, no directory becomes its own descendant.
 
+use crate::extended::Store;
 use crate::file::File;
 use crate::identity::Identity;
 use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
@@ -127,6 +128,11 @@ pub trait Inode: Send + Sync + Any {
     fn permissions(&self) -> Permissions {
         self.metadata().permissions
     }
+    /// Whether it tells of the very process that acts, which may then use it whatever the permission
+    /// bits say.
+    fn is_of_caller(&self, _identity: &Identity) -> bool {
+        false
+    }
     /// The inode as its concrete type.
     fn as_any(&self) -> &dyn Any;
 
@@ -134,8 +140,10 @@ pub trait Inode: Send + Sync + Any {
     fn set_attributes(&self, _change: &AttributeChange) -> Result<(), Errno> {
         Err(Errno::EPERM)
     }
-    /// Notes an access for the access time, as the mount option `relatime` says.
-    fn note_access(&self) {}
+    /// Notes an access for the access time: `always`, or as the mount option `relatime` says.
+    fn note_access(&self, _always: bool) {}
+    /// Notes that its content changes through a mapping.
+    fn note_write(&self) {}
     /// The text that stands for it where it has no path, such as `pipe:[17]`.
     fn label(&self) -> Option<String> {
         None
@@ -158,8 +166,12 @@ pub trait Inode: Send + Sync + Any {
     fn create(&self, _name: &[u8], _new: &NewNode<'_>) -> Result<Arc<dyn Inode>, Errno> {
         Err(Errno::EPERM)
     }
-    /// Directory: makes a new inode without a name.
-    fn create_nameless(&self, _new: &NewNode<'_>) -> Result<Arc<dyn Inode>, Errno> {
+    /// Directory: makes a new inode without a name, which may be given one when it is linkable.
+    fn create_nameless(
+        &self,
+        _new: &NewNode<'_>,
+        _is_linkable: bool,
+    ) -> Result<Arc<dyn Inode>, Errno> {
         Err(Errno::EOPNOTSUPP)
     }
     /// Directory: gives an inode of the same file system one more name.
@@ -225,8 +237,9 @@ pub trait Inode: Send + Sync + Any {
     fn truncate(&self, _size: u64) -> Result<(), Errno> {
         Err(Errno::EINVAL)
     }
-    /// Regular file: reserves, punches or zeroes a range, as `fallocate`.
-    fn allocate(&self, _flags: AllocateFlags, _offset: u64, _length: u64) -> Result<(), Errno> {
+    /// Regular file: reserves, punches or zeroes a range, as `fallocate`, or a part of it: gives how many
+    /// bytes of it are done. The caller goes on behind them.
+    fn allocate(&self, _flags: AllocateFlags, _offset: u64, _length: u64) -> Result<u64, Errno> {
         Err(Errno::EOPNOTSUPP)
     }
     /// Regular file: the first data (or hole, when `hole`) at or after an offset. `ENXIO` when there
@@ -247,13 +260,23 @@ pub trait Inode: Send + Sync + Any {
     /// Regular file: fills the empty slots of `into` with the frames of the pages from `first` on,
     /// as `page` would give them, where they are in memory already.
     fn pages_present(&self, _first: u64, _into: &mut [Option<Frame>]) {}
+    /// Its extended attributes; `None` where the file system keeps none.
+    fn extended(&self) -> Option<&dyn Store> {
+        None
+    }
     /// Regular file that takes seals: which it has.
     fn seals(&self) -> Option<Seals> {
         None
     }
-    /// Regular file that takes seals: adds some.
+    /// Regular file that takes seals: adds some. `EBUSY` when writing would be sealed off while the
+    /// file is mapped for shared writing.
     fn add_seals(&self, _seals: Seals) -> Result<(), Errno> {
         Err(Errno::EINVAL)
+    }
+    /// Regular file that takes seals: the count of its mappings for shared writing; negative once
+    /// writing is sealed off.
+    fn writable_mappings(&self) -> Option<&AtomicI32> {
+        None
     }
     /// Regular file that can be executed: the count of its writers, or minus the count of those who
     /// deny writing.
@@ -261,9 +284,13 @@ pub trait Inode: Send + Sync + Any {
         None
     }
 
-    /// What opening does for anything but regular files, directories and device nodes: FIFOs, and
-    /// pseudo-files. `None`: the ordinary behaviour of the kind.
-    fn open(&self, _flags: abi::fs::OpenFlags) -> Result<Option<Arc<dyn File>>, Errno> {
+    /// What opening on behalf of somebody does for anything but regular files, directories and device
+    /// nodes: FIFOs, and pseudo-files. `None`: the ordinary behaviour of the kind.
+    fn open(
+        &self,
+        _flags: abi::fs::OpenFlags,
+        _identity: &Identity,
+    ) -> Result<Option<Arc<dyn File>>, Errno> {
         Ok(None)
     }
 }

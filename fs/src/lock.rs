@@ -9,6 +9,7 @@ use crate::metadata::InodeId;
 use abi::Errno;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use base::heap::tree;
 use base::sync::{Mutex, Once, rank};
 use base::wait::WaitQueue;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -166,7 +167,7 @@ impl FileLocks {
 /// Changes the locks of one file, keeps the counts, and wakes the waiters.
 fn change<R>(inode: InodeId, act: impl FnOnce(&mut FileLocks) -> R) -> R {
     let mut table = TABLE.lock();
-    let locks = table.files.entry(inode).or_default();
+    let locks = tree::get_or_insert(&mut table.files, inode, FileLocks::default);
     let before = locks.posix_count();
     let result = act(locks);
     let after = locks.posix_count();
@@ -183,6 +184,50 @@ fn change<R>(inode: InodeId, act: impl FnOnce(&mut FileLocks) -> R) -> R {
 /// The first lock that is in the way of one that `owner` would take.
 pub fn test(inode: InodeId, owner: Owner, kind: LockKind, range: &Range) -> Option<Record> {
     TABLE.lock().files.get(&inode)?.conflict(owner, kind, range)
+}
+
+/// A lock as `/proc/locks` shows it.
+pub struct Line {
+    /// `POSIX`, `OFDLCK` or `FLOCK`.
+    pub class: &'static str,
+    /// Whether others may share it.
+    pub is_shared: bool,
+    /// Process that took it, -1 where none is kept.
+    pub process: i32,
+    /// On which inode.
+    pub inode: InodeId,
+    /// First byte.
+    pub start: u64,
+    /// Last byte; `None` for the end, however far that moves.
+    pub last: Option<u64>,
+}
+
+/// All locks.
+pub fn list() -> Vec<Line> {
+    let table = TABLE.lock();
+    let mut lines = Vec::new();
+    for (&inode, locks) in &table.files {
+        for record in &locks.records {
+            let is_posix = matches!(record.owner, Owner::Process(_));
+            lines.push(Line {
+                class: if is_posix { "POSIX" } else { "OFDLCK" },
+                is_shared: record.kind == LockKind::Shared,
+                process: record.process,
+                inode,
+                start: record.range.start,
+                last: Some(record.range.last).filter(|&last| last != u64::MAX),
+            });
+        }
+        lines.extend(locks.whole.iter().map(|&(_, kind)| Line {
+            class: "FLOCK",
+            is_shared: kind == LockKind::Shared,
+            process: -1,
+            inode,
+            start: 0,
+            last: None,
+        }));
+    }
+    lines
 }
 
 /// Takes a record lock (`Some`) or gives a range back (`None`). The error is `EAGAIN` with the lock
@@ -227,7 +272,7 @@ pub fn wait_for(owner: Owner, holder: Owner) -> Result<(), Errno> {
             None => break,
         }
     }
-    table.waiting.insert(owner, holder);
+    tree::insert(&mut table.waiting, owner, holder);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use crate::identity::Identity;
 use abi::Errno;
+use abi::capability::Capability;
 use abi::fs::*;
 
 /// What an inode is.
@@ -21,6 +22,8 @@ pub enum NodeKind {
     Fifo,
     /// A named socket.
     Socket,
+    /// None of these: what a call made that is nothing but open.
+    Anonymous,
 }
 
 impl NodeKind {
@@ -34,6 +37,7 @@ impl NodeKind {
             NodeKind::BlockDevice => S_IFBLK,
             NodeKind::Fifo => S_IFIFO,
             NodeKind::Socket => S_IFSOCK,
+            NodeKind::Anonymous => 0,
         }
     }
 
@@ -228,19 +232,14 @@ impl Wanted {
     }
 }
 
-/// Checks permission bits: `EACCES` unless the identity may do all of what is wanted. The superuser
-/// may do everything, except execute a file that nobody may execute.
+/// Checks permission bits: `EACCES` unless the identity may do all of what is wanted. Who may override
+/// them may do everything, except execute a file that nobody may execute.
 pub fn permit(
     kind: NodeKind,
     permissions: &Permissions,
     identity: &Identity,
     wanted: Wanted,
 ) -> Result<(), Errno> {
-    if identity.privileged {
-        let executable = kind == NodeKind::Directory || permissions.mode & 0o111 != 0;
-        let refused = wanted.includes(Wanted::EXECUTE) && !executable;
-        return if refused { Err(Errno::EACCES) } else { Ok(()) };
-    }
     let granted = if permissions.user == identity.user {
         permissions.mode >> 6
     } else if identity.is_in_group(permissions.group) {
@@ -248,7 +247,28 @@ pub fn permit(
     } else {
         permissions.mode
     };
-    if wanted.0 & 7 & !granted == 0 { Ok(()) } else { Err(Errno::EACCES) }
+    if wanted.0 & 7 & !granted == 0 || overrides(kind, permissions, identity, wanted) {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+/// Whether capabilities give what the permission bits refuse.
+fn overrides(
+    kind: NodeKind,
+    permissions: &Permissions,
+    identity: &Identity,
+    wanted: Wanted,
+) -> bool {
+    let is_directory = kind == NodeKind::Directory;
+    let reads = if is_directory { !wanted.includes(Wanted::WRITE) } else { wanted == Wanted::READ };
+    if reads && identity.is_capable(Capability::OverrideSearch) {
+        return true;
+    }
+    let is_executable = is_directory || permissions.mode & 0o111 != 0;
+    let is_possible = is_executable || !wanted.includes(Wanted::EXECUTE);
+    is_possible && identity.is_capable(Capability::OverrideAccess)
 }
 
 #[cfg(test)]
@@ -256,7 +276,7 @@ mod tests {
     use super::*;
 
     fn somebody(user: u32, group: u32) -> Identity {
-        Identity { user, group, privileged: false, ..Identity::kernel() }
+        Identity { user, group, capabilities: 0, ..Identity::kernel() }
     }
 
     #[test]
@@ -267,6 +287,24 @@ mod tests {
         assert!(!check(somebody(1, 2), Wanted::READ), "the owner is not in the group's class");
         assert!(check(somebody(3, 2), Wanted::READ.and(Wanted::WRITE)));
         assert!(!check(somebody(3, 3), Wanted::READ));
+    }
+
+    #[test]
+    fn capabilities_override_apart_from_each_other() {
+        let closed = Permissions { mode: 0, user: 1, group: 1 };
+        let with =
+            |capability: Capability| Identity { capabilities: capability.bit(), ..somebody(2, 2) };
+        let search = with(Capability::OverrideSearch);
+        let all = with(Capability::OverrideAccess);
+        let other = with(Capability::FileOwner);
+        let may = |kind, identity, wanted| permit(kind, &closed, identity, wanted).is_ok();
+        assert!(may(NodeKind::Regular, &search, Wanted::READ));
+        assert!(!may(NodeKind::Regular, &search, Wanted::WRITE));
+        assert!(!may(NodeKind::Regular, &search, Wanted::READ.and(Wanted::WRITE)));
+        assert!(may(NodeKind::Directory, &search, Wanted::READ.and(Wanted::EXECUTE)));
+        assert!(!may(NodeKind::Directory, &search, Wanted::WRITE));
+        assert!(may(NodeKind::Regular, &all, Wanted::READ.and(Wanted::WRITE)));
+        assert!(!may(NodeKind::Directory, &other, Wanted::EXECUTE));
     }
 
     #[test]

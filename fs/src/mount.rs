@@ -9,13 +9,15 @@
 //! on takes no lock.
 
 use crate::inode::{FileSystem, Inode, Place};
-use crate::metadata::InodeId;
+use crate::metadata::{InodeId, NodeKind};
+use crate::notify;
 use abi::Errno;
 use abi::fs::mount::*;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use base::heap::tree;
 use base::sync::{RwLock, rank};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -36,6 +38,16 @@ pub struct Location {
     pub mount: Arc<Mount>,
     /// The inode.
     pub inode: Arc<dyn Inode>,
+}
+
+/// How access times are kept.
+enum AccessTimes {
+    /// Not at all.
+    Never,
+    /// When the last one is older than the last change, or than a day (`relatime`).
+    WhenOld,
+    /// With every access.
+    Always,
 }
 
 /// Where a mount is attached.
@@ -115,9 +127,19 @@ impl Mount {
         self.flags() & MS_RDONLY != 0
     }
 
-    /// Whether reading through it updates access times.
-    pub fn updates_access_time(&self) -> bool {
-        self.flags() & (MS_NOATIME | MS_RDONLY) == 0
+    /// How reading through it updates access times.
+    fn access_times(&self, kind: NodeKind) -> AccessTimes {
+        let flags = self.flags();
+        let is_spared = flags & MS_NODIRATIME != 0 && kind == NodeKind::Directory;
+        if flags & MS_RDONLY != 0 || is_spared {
+            AccessTimes::Never
+        } else if flags & MS_STRICTATIME != 0 {
+            AccessTimes::Always
+        } else if flags & MS_NOATIME != 0 {
+            AccessTimes::Never
+        } else {
+            AccessTimes::WhenOld
+        }
     }
 
     /// `EROFS` when nothing may be changed through it.
@@ -135,6 +157,15 @@ impl Location {
     /// The root of a mount.
     pub fn root_of(mount: &Arc<Mount>) -> Location {
         Location { mount: mount.clone(), inode: mount.root.clone() }
+    }
+
+    /// It was read: notes the time of access as the mount says.
+    pub fn note_access(&self) {
+        match self.mount.access_times(self.inode.kind()) {
+            AccessTimes::Never => {}
+            AccessTimes::WhenOld => self.inode.note_access(false),
+            AccessTimes::Always => self.inode.note_access(true),
+        }
     }
 
     /// Whether both are the same inode seen through the same mount.
@@ -203,11 +234,11 @@ impl Tree {
     }
 
     fn attach(&mut self, at: &Location, child: Arc<Mount>) {
-        at.mount.mounts_on_it.fetch_add(1, Ordering::Release);
-        self.by_place.insert((at.mount.id, at.inode.id()), child.id);
         let attachment =
             Attachment { parent: at.mount.clone(), place: at.inode.clone(), child: child.clone() };
-        self.by_child.insert(child.id, attachment);
+        tree::insert(&mut self.by_child, child.id, attachment);
+        tree::insert(&mut self.by_place, (at.mount.id, at.inode.id()), child.id);
+        at.mount.mounts_on_it.fetch_add(1, Ordering::Release);
     }
 
     fn detach(&mut self, child: u64) -> Option<Attachment> {
@@ -342,12 +373,27 @@ pub fn unmount(location: Location, detach: bool) -> Result<(), Errno> {
     }
     let mut doomed = Vec::new();
     doomed.push(mount.id);
-    while let Some(id) = doomed.pop() {
+    let mut next = 0;
+    while let Some(&id) = doomed.get(next) {
+        next += 1;
         doomed.extend(tree.by_child.values().filter(|a| a.parent.id == id).map(|a| a.child.id));
+    }
+    // What may find no memory comes before anything changes.
+    removed.try_reserve_exact(doomed.len()).map_err(|_| Errno::ENOMEM)?;
+    for id in doomed {
         removed.extend(tree.detach(id));
     }
     // What was removed is dropped after the lock: a file system may end with it.
+    let is_shown = |device: u64| {
+        tree.by_child.values().any(|attachment| attachment.child.file_system.device() == device)
+    };
+    let unseen: Vec<u64> = removed
+        .iter()
+        .map(|attachment: &Attachment| attachment.child.file_system.device())
+        .filter(|&device| !is_shown(device))
+        .collect();
     drop(tree);
+    unseen.into_iter().for_each(notify::unmounted);
     drop(removed);
     Ok(())
 }
@@ -413,6 +459,8 @@ pub struct MountLine {
     pub source: String,
     /// Where, as the given root sees it.
     pub path: Vec<u8>,
+    /// What of the file system is seen there, as a path from its root.
+    pub root: Vec<u8>,
     /// Type of the file system.
     pub type_name: &'static str,
     /// Options, comma-separated.
@@ -423,6 +471,30 @@ pub struct MountLine {
     pub parent: u64,
     /// Device number of the file system.
     pub device: u64,
+}
+
+/// The path of an inode from the root of its file system.
+fn path_in_file_system(inode: &Arc<dyn Inode>) -> Vec<u8> {
+    let mut names: Vec<Arc<[u8]>> = Vec::new();
+    let mut here = inode.clone();
+    let mut any_removed = false;
+    while let Some(Place { parent, name, removed }) = here.place() {
+        any_removed |= removed;
+        names.push(name);
+        here = parent;
+    }
+    let mut path = Vec::new();
+    for name in names.iter().rev() {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    if path.is_empty() {
+        path.push(b'/');
+    }
+    if any_removed {
+        path.extend_from_slice(b"//deleted");
+    }
+    path
 }
 
 /// All mounts that a process with this root sees, lower ones first.
@@ -442,6 +514,7 @@ pub fn list(root: &Location) -> Vec<MountLine> {
             Some(MountLine {
                 source: mount.source.clone(),
                 path,
+                root: path_in_file_system(&mount.root),
                 type_name: mount.file_system.type_name(),
                 options: mount.options_text(),
                 id: mount.id,
@@ -456,18 +529,21 @@ impl Mount {
     fn options_text(&self) -> String {
         let flags = self.flags();
         let mut text = String::from(if flags & MS_RDONLY != 0 { "ro" } else { "rw" });
-        let named = [
-            (MS_NOSUID, ",nosuid"),
-            (MS_NODEV, ",nodev"),
-            (MS_NOEXEC, ",noexec"),
-            (MS_NODIRATIME, ",nodiratime"),
-        ];
+        let named = [(MS_NOSUID, ",nosuid"), (MS_NODEV, ",nodev"), (MS_NOEXEC, ",noexec")];
         for (flag, name) in named {
             if flags & flag != 0 {
                 text.push_str(name);
             }
         }
-        text.push_str(if flags & MS_NOATIME != 0 { ",noatime" } else { ",relatime" });
+        if flags & (MS_NOATIME | MS_STRICTATIME) == MS_NOATIME {
+            text.push_str(",noatime");
+        }
+        if flags & MS_NODIRATIME != 0 {
+            text.push_str(",nodiratime");
+        }
+        if flags & (MS_NOATIME | MS_STRICTATIME) == 0 {
+            text.push_str(",relatime");
+        }
         text.push_str(&self.file_system.options());
         text
     }

@@ -1,16 +1,18 @@
 //! Opening by path, with the checks of Linux in the order of Linux.
 
 use crate::device;
-use crate::file::{DirectoryFile, File, OpenFile, PathFile, RegularFile};
+use crate::file::{DirectoryFile, File, OpenFile, PathFile, RegularFile, WriteAccess};
 use crate::identity::{Caller, Identity};
 use crate::inode::NewContent;
 use crate::metadata::{NodeKind, Wanted};
 use crate::mount::Location;
+use crate::notify;
 use crate::tree::{self, check, inherit};
-use crate::walk::{Last, Lookup, Resolve, Walker};
+use crate::walk::{Last, Lookup, Resolve, Walker, resolve_restricted};
 use abi::Errno;
 use abi::fs::OpenFlags;
 use abi::fs::mount::{MS_NODEV, MS_NOEXEC};
+use abi::fs::notify::Events;
 use alloc::sync::Arc;
 
 /// How to open.
@@ -35,14 +37,14 @@ impl Request {
         if flags.contains(OpenFlags::DIRECTORY | OpenFlags::CREAT) {
             return Err(Errno::EINVAL);
         }
+        if flags.contains(OpenFlags::PATH) {
+            flags &=
+                OpenFlags::PATH | OpenFlags::DIRECTORY | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC;
+        }
         if flags.contains(OpenFlags::TMPFILE_BIT)
             && (!flags.contains(OpenFlags::DIRECTORY) || !flags.writes())
         {
             return Err(Errno::EINVAL);
-        }
-        if flags.contains(OpenFlags::PATH) {
-            flags &=
-                OpenFlags::PATH | OpenFlags::DIRECTORY | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC;
         }
         Ok(Request { flags, mode: mode & 0o7777 & !(umask & 0o777), resolve: Resolve::default() })
     }
@@ -126,6 +128,7 @@ fn create(identity: &Identity, walker: &Walker<'_>, request: Request) -> Result<
     check(&directory.inode, identity, Wanted::WRITE.and(Wanted::EXECUTE))?;
     let new = inherit(&directory.inode, identity, NewContent::Regular, request.mode);
     let inode = directory.inode.create(walker.last_name(), &new)?;
+    notify::entry(&directory.inode, walker.last_name(), false, Events::CREATE);
     Ok(Location { mount: directory.mount.clone(), inode })
 }
 
@@ -135,16 +138,20 @@ fn open_nameless(
     request: Request,
 ) -> Result<Arc<OpenFile>, Errno> {
     let follow = !request.flags.contains(OpenFlags::NOFOLLOW);
-    let directory = crate::walk::resolve(lookup, path, follow)?;
+    let directory = resolve_restricted(lookup, path, follow, request.resolve)?;
     if directory.inode.kind() != NodeKind::Directory {
         return Err(Errno::ENOTDIR);
     }
     directory.mount.check_writable()?;
     check(&directory.inode, lookup.identity, Wanted::WRITE.and(Wanted::EXECUTE))?;
     let new = inherit(&directory.inode, lookup.identity, NewContent::Regular, request.mode);
-    let inode = directory.inode.create_nameless(&new)?;
+    let is_linkable = !request.flags.contains(OpenFlags::EXCL);
+    let inode = directory.inode.create_nameless(&new, is_linkable)?;
     let location = Location { mount: directory.mount, inode };
     let file = Arc::new(RegularFile::new(location.inode.clone()));
+    if request.flags.contains(OpenFlags::DIRECT) {
+        return Err(Errno::EINVAL);
+    }
     OpenFile::new(file, location, request.flags)
 }
 
@@ -182,7 +189,7 @@ pub fn open_location(
             return Err(Errno::EPERM);
         }
     }
-    let file: Arc<dyn File> = match (location.inode.open(flags)?, kind) {
+    let file: Arc<dyn File> = match (location.inode.open(flags, identity)?, kind) {
         (Some(file), _) => file,
         (None, NodeKind::Regular) => Arc::new(RegularFile::new(location.inode.clone())),
         (None, NodeKind::Directory) => Arc::new(DirectoryFile),
@@ -193,10 +200,16 @@ pub fn open_location(
         (None, _) => return Err(Errno::ENXIO),
     };
     let inode = location.inode.clone();
+    let takes_direct = file.takes_direct();
     let opened = OpenFile::new(file, location, flags)?;
+    if flags.contains(OpenFlags::DIRECT) && !takes_direct {
+        return Err(Errno::EINVAL);
+    }
     if flags.contains(OpenFlags::TRUNC) && kind == NodeKind::Regular && !is_new {
+        let _access = WriteAccess::to(&inode)?;
         tree::resize(&inode, identity, 0)?;
     }
+    notify::event(&inode, Events::OPEN);
     Ok(opened)
 }
 

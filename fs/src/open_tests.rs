@@ -104,7 +104,7 @@ fn a_link_may_lead_straight_to_a_file_that_is_opened_for_creation() {
 #[test]
 fn permissions_count_except_for_who_creates() {
     let root = fresh();
-    let somebody = Identity { user: 5, privileged: false, ..Identity::kernel() };
+    let somebody = Identity { user: 5, capabilities: 0, ..Identity::kernel() };
     assert!(open_as(&root, "mine", CREATE, &somebody).is_ok());
     open_path(&root, "theirs", CREATE).unwrap();
     assert_eq!(open_as(&root, "theirs", CREATE, &somebody).err(), Some(Errno::EACCES));

@@ -3,27 +3,40 @@
 //! A pipe holds up to `capacity` slots of one page each. Bytes are added to the last slot as long as
 //! a whole write fits there, else they begin a new one; so a write of at most `PIPE_BUF` bytes is
 //! always in one piece, and a pipe of 16 slots takes 64 KiB of page-sized writes. In packet mode
-//! (`O_DIRECT`) each write is a packet that one read takes, and loses what does not fit.
+//! (`O_DIRECT`) each write is a packet that one read takes, and loses what does not fit. `splice` moves
+//! whole pages in and out.
+
+mod splice;
+
+pub use splice::{Draining, Filling, Side};
 
 use crate::anonymous::AnonymousInode;
 use crate::file::{File, IoctlAnswer, OpenFile, Transfer};
 use crate::identity::{Caller, Identity};
 use crate::poll::{PollTable, register};
 use abi::Errno;
+use abi::capability::Capability;
 use abi::fs::{OpenFlags, PIPE_BUF, PollEvents};
 use abi::terminal::names::FIONREAD;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use base::io::{Sink, Source};
 use base::memory::{Frame, PAGE_SIZE};
+use base::quota::{Charge, Kind};
 use base::sync::{Mutex, rank};
 use base::wait::WaitQueue;
 use core::any::Any;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Slots of a fresh pipe.
 pub const DEFAULT_SLOTS: usize = 16;
-/// Most bytes that somebody without privilege may ask for.
-pub const UNPRIVILEGED_LIMIT: u64 = 1 << 20;
+/// Slots of the pipes of a user who has too much in pipes.
+const LEAST_SLOTS: usize = 2;
+/// Pages that the pipes of one user may take before new ones are small and none can grow
+/// (`fs.pipe-user-pages-soft`).
+pub const USER_PAGES_SOFT: u32 = 16384;
+/// Most bytes that somebody without privilege may ask for (`/proc/sys/fs/pipe-max-size`).
+pub static MAX_SIZE: AtomicU64 = AtomicU64::new(1 << 20);
 
 struct Slot {
     frame: Frame,
@@ -34,12 +47,30 @@ struct Slot {
     is_open: bool,
 }
 
+impl Slot {
+    /// Whether so many bytes can be added. Never to a page that somebody else has too.
+    fn takes(&self, length: usize) -> bool {
+        !self.is_packet && self.end + length <= PAGE_SIZE && !self.frame.is_shared()
+    }
+
+    /// Whether a writer that stopped short goes on in it.
+    fn goes_on(&self) -> bool {
+        self.is_open && !self.frame.is_shared()
+    }
+}
+
 /// Guarded by the pipe's lock. `openings_*` count opens over all time, so that whoever waits for
 /// the other end of a FIFO notices one that came and went.
 struct State {
     slots: VecDeque<Slot>,
     capacity: usize,
     spare: Option<Frame>,
+    /// The capacity, counted for who made the pipe; none for a FIFO.
+    charge: Option<Charge>,
+    /// Slots that transfers on their way have room for.
+    reserved: usize,
+    /// The oldest slots are lent to a transfer: nobody else reads.
+    is_lent: bool,
     readers: usize,
     writers: usize,
     reader_openings: u64,
@@ -59,6 +90,9 @@ impl Pipe {
             slots: VecDeque::new(),
             capacity: DEFAULT_SLOTS,
             spare: None,
+            charge: None,
+            reserved: 0,
+            is_lent: false,
             readers: 0,
             writers: 0,
             reader_openings: 0,
@@ -69,6 +103,24 @@ impl Pipe {
             readable: WaitQueue::new(),
             writable: WaitQueue::new(),
         })
+    }
+
+    /// Counts the pipe for a user. One who has too much in pipes already gets small ones; `ENFILE` when
+    /// not even that can be counted.
+    fn charge(&self, identity: &Identity) -> Result<(), Errno> {
+        let count = |slots: usize, limit| {
+            Charge::new(identity.user, Kind::PipePages, u32::try_from(slots).ok()?, limit)
+        };
+        let mut state = self.state.lock();
+        let is_exempt = identity.is_capable(Capability::Resource)
+            || identity.is_capable(Capability::Administer);
+        let soft = if is_exempt { u32::MAX } else { USER_PAGES_SOFT };
+        state.charge = count(DEFAULT_SLOTS, soft);
+        if state.charge.is_none() {
+            state.capacity = LEAST_SLOTS;
+            state.charge = Some(count(LEAST_SLOTS, u32::MAX).ok_or(Errno::ENFILE)?);
+        }
+        Ok(())
     }
 
     /// The pipe behind a FIFO, with no end open.
@@ -101,7 +153,7 @@ impl Pipe {
             pipe: self.clone(),
             reads,
             writes,
-            is_packets,
+            is_packets: AtomicBool::new(is_packets),
             waits: true,
             reader_openings,
             writer_openings,
@@ -135,6 +187,7 @@ pub fn pipe(
     identity: &Identity,
 ) -> Result<(Arc<OpenFile>, Arc<OpenFile>), Errno> {
     let pipe = Pipe::new();
+    pipe.charge(identity)?;
     let location = AnonymousInode::pipe_location(pipe.clone(), identity.user, identity.group);
     let packets = flags.contains(OpenFlags::DIRECT);
     let kept = flags & (OpenFlags::NONBLOCK | OpenFlags::DIRECT);
@@ -153,7 +206,8 @@ pub struct PipeEnd {
     pipe: Arc<Pipe>,
     reads: bool,
     writes: bool,
-    is_packets: bool,
+    /// Writes are packets (`O_DIRECT`, which can change).
+    is_packets: AtomicBool,
     /// Opening is complete only when the other end is open too.
     waits: bool,
     /// Openings of the other end when this one was opened.
@@ -167,24 +221,28 @@ impl PipeEnd {
         self.pipe.state.lock().capacity * PAGE_SIZE
     }
 
-    /// Changes how many bytes the pipe can hold; gives what it is then. `EPERM` above the limit
-    /// without privilege, `EBUSY` when more is in it, `EINVAL` for 0 and absurd sizes.
+    /// Changes how many bytes the pipe can hold, one page at least; gives what it is then. `EPERM` above
+    /// a limit without privilege, `EBUSY` when more is in it, `EINVAL` for absurd sizes.
     pub fn set_capacity(&self, bytes: u64, privileged: bool) -> Result<usize, Errno> {
         if bytes > 1 << 31 {
             return Err(Errno::EINVAL);
         }
-        let size = usize::try_from(bytes).map_err(|_| Errno::EINVAL)?;
-        if size == 0 {
-            return Err(Errno::EINVAL);
-        }
+        let size = usize::try_from(bytes).map_err(|_| Errno::EINVAL)?.max(PAGE_SIZE);
         let slots = size.div_ceil(PAGE_SIZE).next_power_of_two();
         let mut state = self.pipe.state.lock();
-        if slots > state.capacity && (slots * PAGE_SIZE) as u64 > UNPRIVILEGED_LIMIT && !privileged
+        if slots > state.capacity
+            && (slots * PAGE_SIZE) as u64 > MAX_SIZE.load(Ordering::Relaxed)
+            && !privileged
         {
             return Err(Errno::EPERM);
         }
-        if slots < state.slots.len() {
+        if slots < state.slots.len() + state.reserved {
             return Err(Errno::EBUSY);
+        }
+        let limit = if privileged { u32::MAX } else { USER_PAGES_SOFT };
+        let amount = u32::try_from(slots).unwrap_or(u32::MAX);
+        if state.charge.as_mut().is_some_and(|charge| !charge.change(amount, limit)) {
+            return Err(Errno::EPERM);
         }
         state.capacity = slots;
         drop(state);
@@ -254,7 +312,7 @@ impl State {
     fn write(&mut self, is_packets: bool, source: &mut dyn Source) -> Result<usize, Errno> {
         let mut done = 0;
         if let Some(last) = self.slots.back_mut()
-            && last.is_open
+            && last.goes_on()
         {
             let room = (PAGE_SIZE - last.end).min(source.remaining());
             let count = last.frame.write_from(last.end, room, source);
@@ -270,8 +328,7 @@ impl State {
         if odd > 0
             && !is_packets
             && let Some(last) = self.slots.back_mut()
-            && !last.is_packet
-            && last.end + odd <= PAGE_SIZE
+            && last.takes(odd)
         {
             let count = last.frame.write_from(last.end, odd, source);
             last.end += count;
@@ -280,7 +337,7 @@ impl State {
                 return Ok(done);
             }
         }
-        while source.remaining() > 0 && self.slots.len() < self.capacity {
+        while source.remaining() > 0 && self.has_free_slot() {
             let length = source.remaining().min(PAGE_SIZE);
             match self.add_slot(length, is_packets, source) {
                 Ok(count) => {
@@ -297,12 +354,17 @@ impl State {
     }
 
     fn has_room_for(&self, length: usize, is_packets: bool) -> bool {
-        let fits_last = !is_packets
-            && self
-                .slots
-                .back()
-                .is_some_and(|last| !last.is_packet && last.end + length <= PAGE_SIZE);
-        fits_last || self.slots.len() < self.capacity
+        let fits_last = !is_packets && self.slots.back().is_some_and(|last| last.takes(length));
+        fits_last || self.has_free_slot()
+    }
+
+    fn has_free_slot(&self) -> bool {
+        self.slots.len() + self.reserved < self.capacity
+    }
+
+    /// Whether a read finds something now.
+    fn is_readable(&self) -> bool {
+        !self.slots.is_empty() && !self.is_lent
     }
 }
 
@@ -312,13 +374,16 @@ impl File for PipeEnd {
             return Ok(0);
         }
         let mut state = self.pipe.state.lock();
-        if state.slots.is_empty() {
-            return if state.writers == 0 { Ok(0) } else { Err(Errno::EAGAIN) };
+        if !state.is_readable() {
+            let is_at_end = state.slots.is_empty() && state.writers == 0;
+            return if is_at_end { Ok(0) } else { Err(Errno::EAGAIN) };
         }
+        let was_full = state.slots.len() >= state.capacity;
         let count = state.read(sink);
+        let has_room = state.slots.len() < state.capacity;
         drop(state);
-        if count > 0 {
-            self.pipe.writable.wake_all();
+        if was_full && has_room {
+            self.pipe.writable.notify(PollEvents::WRITABLE);
         }
         Ok(count)
     }
@@ -328,26 +393,24 @@ impl File for PipeEnd {
         if length == 0 {
             return Ok(0);
         }
+        let is_packets = self.is_packets.load(Ordering::Relaxed);
         let mut state = self.pipe.state.lock();
         if state.readers == 0 {
             return Err(Errno::EPIPE);
         }
-        if length == 0 {
-            return Ok(0);
-        }
         let piece = if length <= PIPE_BUF { length } else { PAGE_SIZE };
-        let has_room = state.has_room_for(piece, self.is_packets)
-            || (length > PIPE_BUF && state.slots.back().is_some_and(|last| last.is_open))
+        let has_room = state.has_room_for(piece, is_packets)
+            || (length > PIPE_BUF && state.slots.back().is_some_and(Slot::goes_on))
             || (length > PIPE_BUF
                 && !length.is_multiple_of(PAGE_SIZE)
-                && state.has_room_for(length % PAGE_SIZE, self.is_packets));
+                && state.has_room_for(length % PAGE_SIZE, is_packets));
         if !has_room {
             return Err(Errno::EAGAIN);
         }
-        let count = state.write(self.is_packets, source)?;
+        let count = state.write(is_packets, source)?;
         drop(state);
         if count > 0 {
-            self.pipe.readable.wake_all();
+            self.pipe.readable.notify(PollEvents::READABLE);
         }
         Ok(count)
     }
@@ -364,7 +427,7 @@ impl File for PipeEnd {
         let state = self.pipe.state.lock();
         let mut ready = PollEvents::empty();
         if self.reads {
-            if !state.slots.is_empty() {
+            if state.is_readable() {
                 ready |= PollEvents::READABLE;
             }
             // A FIFO whose reader did not wait hangs up only after a writer has come and gone.
@@ -373,7 +436,7 @@ impl File for PipeEnd {
             }
         }
         if self.writes {
-            if state.slots.len() < state.capacity {
+            if state.has_free_slot() {
                 ready |= PollEvents::WRITABLE;
             }
             if state.readers == 0 {
@@ -381,6 +444,14 @@ impl File for PipeEnd {
             }
         }
         ready & (events | PollEvents::ALWAYS)
+    }
+
+    fn takes_direct(&self) -> bool {
+        true
+    }
+
+    fn flags_changed(&self, flags: OpenFlags) {
+        self.is_packets.store(flags.contains(OpenFlags::DIRECT), Ordering::Relaxed);
     }
 
     fn ioctl_input(&self, request: u32) -> Result<usize, Errno> {

@@ -5,7 +5,8 @@
 //! providers must give the same thing the same number.
 //!
 //! A file is computed when it is first read after opening, and again when it is read from the
-//! beginning; so a reader that reads in pieces sees one consistent text.
+//! beginning; so a reader that reads in pieces sees one consistent text. A text that may be long comes in
+//! parts (`Content::part`), each of which is consistent in itself; a read gives no more than one part.
 
 use crate::file::{File, Transfer, seek_in};
 use crate::identity::Identity;
@@ -28,6 +29,8 @@ pub struct Entry {
     pub number: u64,
     /// Who may do what.
     pub permissions: Permissions,
+    /// The process that may use it whatever the permission bits say; 0 for none.
+    pub own_process: i32,
     /// What it is.
     pub node: EntryNode,
 }
@@ -47,19 +50,19 @@ impl Entry {
     /// A directory of the superuser that everybody may read.
     pub fn directory(number: u64, directory: Arc<dyn Directory>) -> Entry {
         let permissions = Permissions { mode: 0o555, user: 0, group: 0 };
-        Entry { number, permissions, node: EntryNode::Directory(directory) }
+        Entry { number, permissions, own_process: 0, node: EntryNode::Directory(directory) }
     }
 
     /// A file of the superuser that everybody may read.
     pub fn file(number: u64, content: Arc<dyn Content>) -> Entry {
         let permissions = Permissions { mode: 0o444, user: 0, group: 0 };
-        Entry { number, permissions, node: EntryNode::File(content) }
+        Entry { number, permissions, own_process: 0, node: EntryNode::File(content) }
     }
 
     /// A link of the superuser.
     pub fn link(number: u64, link: Arc<dyn Link>) -> Entry {
         let permissions = Permissions { mode: 0o777, user: 0, group: 0 };
-        Entry { number, permissions, node: EntryNode::Link(link) }
+        Entry { number, permissions, own_process: 0, node: EntryNode::Link(link) }
     }
 
     /// The same with another owner.
@@ -72,6 +75,12 @@ impl Entry {
     /// The same with other permission bits.
     pub fn with_mode(mut self, mode: u32) -> Entry {
         self.permissions.mode = mode;
+        self
+    }
+
+    /// The same, open to one process whatever the permission bits say.
+    pub fn open_to(mut self, process: i32) -> Entry {
+        self.own_process = process;
         self
     }
 
@@ -109,18 +118,35 @@ pub trait Directory: Send + Sync {
     }
 }
 
-/// Content of a pseudo-file.
+/// A part of a text.
+pub struct Part {
+    /// Its bytes; not empty unless it is the last.
+    pub text: Vec<u8>,
+    /// Where the next part begins; `None` when this is the last.
+    pub next: Option<u64>,
+}
+
+/// Content of a pseudo-file. `opener` is whoever opened it.
 pub trait Content: Send + Sync {
+    /// Asked when it is opened, after the permission bits; may refuse.
+    fn admit(&self, _opener: &Identity) -> Result<(), Errno> {
+        Ok(())
+    }
     /// The whole text.
-    fn generate(&self) -> Result<Vec<u8>, Errno>;
+    fn generate(&self, opener: &Identity) -> Result<Vec<u8>, Errno>;
+    /// The part of the text that begins at a cursor: 0, or what the part before gave as `next`. For
+    /// texts that may be too long to be made in one go.
+    fn part(&self, opener: &Identity, _cursor: u64) -> Result<Part, Errno> {
+        Ok(Part { text: self.generate(opener)?, next: None })
+    }
     /// Takes what is written at an offset; how many bytes.
-    fn write(&self, _offset: u64, _bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(&self, _opener: &Identity, _offset: u64, _bytes: &[u8]) -> Result<usize, Errno> {
         Err(Errno::EIO)
     }
 }
 
 impl<F: Fn() -> Result<Vec<u8>, Errno> + Send + Sync> Content for F {
-    fn generate(&self) -> Result<Vec<u8>, Errno> {
+    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
         self()
     }
 }
@@ -233,6 +259,10 @@ impl Inode for PseudoInode {
         self.entry.permissions
     }
 
+    fn is_of_caller(&self, identity: &Identity) -> bool {
+        self.entry.own_process != 0 && self.entry.own_process == identity.process
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -300,21 +330,47 @@ impl Inode for PseudoInode {
         Ok(())
     }
 
-    fn open(&self, _flags: OpenFlags) -> Result<Option<Arc<dyn File>>, Errno> {
+    fn open(&self, _: OpenFlags, identity: &Identity) -> Result<Option<Arc<dyn File>>, Errno> {
         match &self.entry.node {
-            EntryNode::File(content) => Ok(Some(Arc::new(PseudoFile {
-                content: content.clone(),
-                text: Mutex::new(&rank::PIPE, None),
-            }))),
+            EntryNode::File(content) => {
+                content.admit(identity)?;
+                Ok(Some(Arc::new(PseudoFile {
+                    content: content.clone(),
+                    opener: identity.clone(),
+                    text: Mutex::new(&rank::PIPE, None),
+                })))
+            }
             _ => Ok(None),
         }
     }
 }
 
+/// A part of a text and where it begins.
+struct Shown {
+    start: u64,
+    part: Part,
+}
+
+impl Shown {
+    fn end(&self) -> u64 {
+        self.start.saturating_add(self.part.text.len() as u64)
+    }
+}
+
+/// Parts that are made in one go for a reader that has skipped them.
+const PARTS_AT_ONCE: usize = 16;
+
 /// An open pseudo-file. `text` is what it read as last; the lock is not held while it is computed.
 struct PseudoFile {
     content: Arc<dyn Content>,
-    text: Mutex<Option<Arc<Vec<u8>>>>,
+    opener: Identity,
+    text: Mutex<Option<Arc<Shown>>>,
+}
+
+impl PseudoFile {
+    fn make(&self, start: u64, cursor: u64) -> Result<Arc<Shown>, Errno> {
+        Ok(Arc::new(Shown { start, part: self.content.part(&self.opener, cursor)? }))
+    }
 }
 
 impl File for PseudoFile {
@@ -323,17 +379,30 @@ impl File for PseudoFile {
     }
 
     fn prepare(&self, offset: u64) -> Result<(), Errno> {
-        if offset == 0 || self.text.lock().is_none() {
-            let text = Arc::new(self.content.generate()?);
-            *self.text.lock() = Some(text);
+        let known = self.text.lock().clone();
+        let mut shown = match known {
+            Some(shown) if offset > 0 && offset >= shown.start => shown,
+            _ => self.make(0, 0)?,
+        };
+        let mut is_there = false;
+        for _ in 0..PARTS_AT_ONCE {
+            match shown.part.next {
+                Some(next) if offset >= shown.end() => shown = self.make(shown.end(), next)?,
+                _ => {
+                    is_there = true;
+                    break;
+                }
+            }
         }
-        Ok(())
+        *self.text.lock() = Some(shown);
+        if is_there { Ok(()) } else { Err(Errno::EAGAIN) }
     }
 
     fn read(&self, offset: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
-        let Some(text) = self.text.lock().clone() else { return Ok(0) };
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        Ok(text.get(start..).map_or(0, |rest| {
+        let Some(shown) = self.text.lock().clone() else { return Ok(0) };
+        let Some(start) = offset.checked_sub(shown.start) else { return Ok(0) };
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        Ok(shown.part.text.get(start..).map_or(0, |rest| {
             let wanted = rest.len().min(sink.remaining());
             rest.get(..wanted).map_or(0, |bytes| sink.write(bytes))
         }))
@@ -343,7 +412,7 @@ impl File for PseudoFile {
         let mut bytes = alloc::vec![0; source.remaining().min(4096)];
         let count = source.read(&mut bytes);
         bytes.truncate(count);
-        self.content.write(offset, &bytes)
+        self.content.write(&self.opener, offset, &bytes)
     }
 
     fn is_seekable(&self) -> bool {

@@ -4,21 +4,28 @@
 //! What was looked up may be gone when the inode acts; the inode then says `ESTALE` and the function
 //! starts again.
 
+use crate::file::WriteAccess;
 use crate::identity::Identity;
 use crate::inode::{AttributeChange, Inode, NewContent, NewNode};
 use crate::metadata::{NodeKind, Permissions, Timestamp, Wanted, permit};
 use crate::mount::{Location, is_below};
+use crate::notify;
 use crate::walk::{Last, Lookup, Walker};
 use abi::Errno;
+use abi::capability::Capability;
+use abi::fs::notify::Events;
 use abi::fs::{NAME_MAX, RenameFlags, S_ISGID, S_ISUID, S_ISVTX};
 use alloc::sync::Arc;
 
 /// How often a change is tried again when the tree changes under it.
 const ATTEMPTS: usize = 1000;
+/// A character device that everybody may make: it stands for a name that is gone.
+const WHITEOUT_DEVICE: u64 = 0;
 
 /// Checks what the identity may do with an inode.
 pub fn check(inode: &Arc<dyn Inode>, identity: &Identity, wanted: Wanted) -> Result<(), Errno> {
     permit(inode.kind(), &inode.permissions(), identity, wanted)
+        .or_else(|error| if inode.is_of_caller(identity) { Ok(()) } else { Err(error) })
 }
 
 const CHANGE: Wanted = Wanted::WRITE.and(Wanted::EXECUTE);
@@ -38,10 +45,7 @@ pub fn inherit<'a>(
         group = parent.group;
         if content.kind() == NodeKind::Directory {
             mode |= S_ISGID;
-        } else if mode & (S_ISGID | 0o010) == S_ISGID | 0o010
-            && !identity.privileged
-            && !identity.is_in_group(group)
-        {
+        } else if mode & (S_ISGID | 0o010) == S_ISGID | 0o010 && !identity.keeps_set_group(group) {
             mode &= !S_ISGID;
         }
     }
@@ -49,7 +53,7 @@ pub fn inherit<'a>(
 }
 
 /// Makes an inode that is not a regular file opened at once: `mkdir`, `mknod`, `symlink`. The mode
-/// already lacks the bits of the caller's mask.
+/// already lacks the bits of the caller's mask. `EPERM` for a device without privilege.
 pub fn create(
     lookup: Lookup<'_>,
     path: &[u8],
@@ -61,8 +65,17 @@ pub fn create(
     check_new_name(&mut walker, is_directory)?;
     let directory = walker.at().clone();
     check(&directory.inode, lookup.identity, CHANGE)?;
+    let is_device = match content {
+        NewContent::CharacterDevice(number) => number != WHITEOUT_DEVICE,
+        NewContent::BlockDevice(_) => true,
+        _ => false,
+    };
+    if is_device && !lookup.identity.is_capable(Capability::MakeNode) {
+        return Err(Errno::EPERM);
+    }
     let new = inherit(&directory.inode, lookup.identity, content, mode);
     let inode = directory.inode.create(walker.last_name(), &new)?;
+    notify::entry(&directory.inode, walker.last_name(), is_directory, Events::CREATE);
     Ok(Location { mount: directory.mount, inode })
 }
 
@@ -91,11 +104,34 @@ pub fn link(lookup: Lookup<'_>, target: &Location, path: &[u8]) -> Result<(), Er
     if directory.mount.id() != target.mount.id() {
         return Err(Errno::EXDEV);
     }
+    check_link_source(target, lookup.identity)?;
     check(&directory.inode, lookup.identity, CHANGE)?;
     if target.inode.kind() == NodeKind::Directory {
         return Err(Errno::EPERM);
     }
-    directory.inode.link(walker.last_name(), &target.inode)
+    directory.inode.link(walker.last_name(), &target.inode)?;
+    notify::event_itself(&target.inode, Events::ATTRIB);
+    notify::entry(&directory.inode, walker.last_name(), false, Events::CREATE);
+    Ok(())
+}
+
+/// `protected_hardlinks`: who does not own a file may link it only when it is a regular one without
+/// set-id bits that he may read and write. Else a link keeps a vulnerable program, or a file that is
+/// about to be removed, where its owner does not find it.
+fn check_link_source(target: &Location, identity: &Identity) -> Result<(), Errno> {
+    let permissions = target.inode.permissions();
+    if identity.owns(permissions.user) {
+        return Ok(());
+    }
+    let executes_as_group = S_ISGID | 0o010;
+    let is_plain = target.inode.kind() == NodeKind::Regular
+        && permissions.mode & S_ISUID == 0
+        && permissions.mode & executes_as_group != executes_as_group;
+    let access = Wanted::READ.and(Wanted::WRITE);
+    if is_plain && permit(target.inode.kind(), &permissions, identity, access).is_ok() {
+        return Ok(());
+    }
+    Err(Errno::EPERM)
 }
 
 /// The sticky bit: in such a directory only the owner of the entry or of the directory removes it.
@@ -166,7 +202,12 @@ pub fn unlink(lookup: Lookup<'_>, path: &[u8]) -> Result<(), Errno> {
         if entry.is_mount_point() {
             return Err(Errno::EBUSY);
         }
-        directory.inode.unlink(walker.last_name(), entry.inode.id())
+        directory.inode.unlink(walker.last_name(), entry.inode.id())?;
+        notify::event_itself(&entry.inode, Events::ATTRIB);
+        // The news of its end come before those of its name.
+        drop(entry);
+        notify::entry(&directory.inode, walker.last_name(), false, Events::DELETE);
+        Ok(())
     })
 }
 
@@ -187,7 +228,10 @@ pub fn remove_directory(lookup: Lookup<'_>, path: &[u8]) -> Result<(), Errno> {
         if entry.is_mount_point() {
             return Err(Errno::EBUSY);
         }
-        directory.inode.remove_directory(walker.last_name(), entry.inode.id())
+        directory.inode.remove_directory(walker.last_name(), entry.inode.id())?;
+        drop(entry);
+        notify::entry(&directory.inode, walker.last_name(), true, Events::DELETE);
+        Ok(())
     })
 }
 
@@ -288,9 +332,20 @@ fn rename_once(
         moved.inode.id(),
         &to_directory.inode,
         to.last_name(),
-        replaced.map(|entry| entry.inode.id()),
+        replaced.as_ref().map(|entry| entry.inode.id()),
         flags,
-    )
+    )?;
+    let old_place = (&from_directory.inode, from.last_name());
+    let new_place = (&to_directory.inode, to.last_name());
+    notify::moved(old_place, new_place, &moved.inode);
+    if let Some(entry) = &replaced {
+        if exchange {
+            notify::moved(new_place, old_place, &entry.inode);
+        } else {
+            notify::event_itself(&entry.inode, Events::ATTRIB);
+        }
+    }
+    Ok(())
 }
 
 /// `chmod`.
@@ -304,11 +359,13 @@ pub fn change_mode(location: &Location, identity: &Identity, mode: u32) -> Resul
         return Err(Errno::EPERM);
     }
     let mut mode = mode & 0o7777;
-    if !identity.privileged && !identity.is_in_group(permissions.group) {
+    if !identity.keeps_set_group(permissions.group) {
         mode &= !S_ISGID;
     }
     let change = AttributeChange { mode: Some(mode), ..AttributeChange::default() };
-    location.inode.set_attributes(&change)
+    location.inode.set_attributes(&change)?;
+    notify::event(&location.inode, Events::ATTRIB);
+    Ok(())
 }
 
 /// `chown`: a missing id stays. Set-id bits of anything but directories are lost.
@@ -320,34 +377,39 @@ pub fn change_owner(
 ) -> Result<(), Errno> {
     location.mount.check_writable()?;
     let permissions = location.inode.permissions();
-    let may_user = user.is_none_or(|user| {
-        identity.privileged || (identity.user == permissions.user && user == permissions.user)
-    });
+    let is_free = identity.is_capable(Capability::ChangeOwner);
+    let is_owner = identity.user == permissions.user;
+    let may_user = user.is_none_or(|user| is_free || (is_owner && user == permissions.user));
     let may_group = group.is_none_or(|group| {
         let permitted = identity.is_in_group(group) || group == permissions.group;
-        identity.privileged || (identity.user == permissions.user && permitted)
+        is_free || (is_owner && permitted)
     });
     if !may_user || !may_group {
         return Err(Errno::EPERM);
     }
     let mode = match location.inode.kind() {
-        NodeKind::Directory => None,
-        _ => Some(without_set_id(&permissions, identity)),
+        NodeKind::Directory => permissions.mode,
+        _ => without_set_id(&permissions, identity),
     };
+    // Taking bits away is a change of the mode.
+    if mode != permissions.mode && !identity.owns(permissions.user) {
+        return Err(Errno::EPERM);
+    }
     location.inode.set_attributes(&AttributeChange {
-        mode: mode.filter(|&mode| mode != permissions.mode),
+        mode: Some(mode).filter(|&mode| mode != permissions.mode),
         user,
         group,
         ..AttributeChange::default()
-    })
+    })?;
+    notify::event(&location.inode, Events::ATTRIB);
+    Ok(())
 }
 
 /// The mode after a change by somebody who must not keep set-id bits alive: set-user-id goes;
 /// set-group-id goes where it means execution, or when the identity is not in the group.
 pub fn without_set_id(permissions: &Permissions, identity: &Identity) -> u32 {
     let mut mode = permissions.mode & !S_ISUID;
-    let may_keep = identity.privileged || identity.is_in_group(permissions.group);
-    if mode & 0o010 != 0 || !may_keep {
+    if mode & 0o010 != 0 || !identity.keeps_set_group(permissions.group) {
         mode &= !S_ISGID;
     }
     mode
@@ -392,11 +454,18 @@ pub fn change_times(
         accessed: pick(accessed),
         modified: pick(modified),
         ..AttributeChange::default()
-    })
+    })?;
+    let happened = match (accessed, modified) {
+        (NewTime::Keep, _) => Events::MODIFY,
+        (_, NewTime::Keep) => Events::ACCESS,
+        _ => Events::ATTRIB,
+    };
+    notify::event(&location.inode, happened);
+    Ok(())
 }
 
-/// `truncate` by path: only regular files have a size to set.
-pub fn truncate(location: &Location, identity: &Identity, size: u64) -> Result<(), Errno> {
+/// Whether `truncate` by path may set a size: only regular files have one.
+pub fn check_truncate(location: &Location, identity: &Identity) -> Result<(), Errno> {
     match location.inode.kind() {
         NodeKind::Regular => {}
         NodeKind::Directory => return Err(Errno::EISDIR),
@@ -404,25 +473,19 @@ pub fn truncate(location: &Location, identity: &Identity, size: u64) -> Result<(
     }
     location.mount.check_writable()?;
     check(&location.inode, identity, Wanted::WRITE)?;
-    let denial_free = location
-        .inode
-        .writers()
-        .is_none_or(|writers| writers.load(core::sync::atomic::Ordering::Acquire) >= 0);
-    if !denial_free {
-        return Err(Errno::ETXTBSY);
-    }
-    resize(&location.inode, identity, size)
+    WriteAccess::to(&location.inode).map(|_| ())
 }
 
 /// Sets the size of a regular file that may be written, and takes its set-id bits as a write does.
 pub fn resize(inode: &Arc<dyn Inode>, identity: &Identity, size: u64) -> Result<(), Errno> {
     inode.truncate(size)?;
+    notify::event(inode, Events::MODIFY);
     drop_set_id(inode, identity)
 }
 
-/// Takes the set-id bits of a file that somebody other than the superuser has written.
+/// Takes the set-id bits of a file that somebody has written who may not keep them.
 pub fn drop_set_id(inode: &Arc<dyn Inode>, identity: &Identity) -> Result<(), Errno> {
-    if identity.privileged {
+    if identity.is_capable(Capability::FileSetId) {
         return Ok(());
     }
     let permissions = inode.permissions();

@@ -8,9 +8,11 @@
 
 use crate::identity::Identity;
 use crate::inode::LinkTarget;
-use crate::metadata::{NodeKind, Wanted, permit};
+use crate::metadata::{NodeKind, Wanted};
 use crate::mount::Location;
+use crate::tree;
 use abi::Errno;
+use abi::capability::Capability;
 use abi::fs::{NAME_MAX, PATH_MAX};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -170,9 +172,7 @@ impl<'a> Walker<'a> {
         }
         let inode = self.at.inode.lookup(name)?;
         let found = Location { mount: self.at.mount.clone(), inode }.descend();
-        if self.resolve.no_crossing && found.mount.id() != self.at.mount.id() {
-            return Err(Errno::EXDEV);
-        }
+        self.check_crossing(&found)?;
         Ok(found)
     }
 
@@ -191,6 +191,7 @@ impl<'a> Walker<'a> {
                 if self.resolve.beneath || self.resolve.in_root {
                     return Err(Errno::EXDEV);
                 }
+                self.check_crossing(&place)?;
                 self.path = Cow::Owned(Vec::from(rest));
                 self.at = place;
                 if !self.path.is_empty() && self.at.inode.kind() != NodeKind::Directory {
@@ -205,6 +206,7 @@ impl<'a> Walker<'a> {
                     if self.resolve.beneath {
                         return Err(Errno::EXDEV);
                     }
+                    self.check_crossing(self.lookup.root)?;
                     self.at = self.lookup.root.clone();
                 }
                 let mut path = target;
@@ -222,11 +224,15 @@ impl<'a> Walker<'a> {
             return Err(Errno::EXDEV);
         }
         let up = self.at.parent_within(self.lookup.root);
-        if self.resolve.no_crossing && up.mount.id() != self.at.mount.id() {
-            return Err(Errno::EXDEV);
-        }
+        self.check_crossing(&up)?;
         self.at = up;
         Ok(())
+    }
+
+    /// `EXDEV` when the walk must stay on its mount and `next` is on another one.
+    fn check_crossing(&self, next: &Location) -> Result<(), Errno> {
+        let leaves = self.resolve.no_crossing && next.mount.id() != self.at.mount.id();
+        if leaves { Err(Errno::EXDEV) } else { Ok(()) }
     }
 
     fn check_search(&self) -> Result<(), Errno> {
@@ -234,11 +240,11 @@ impl<'a> Walker<'a> {
         if inode.kind() != NodeKind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        if self.lookup.identity.privileged {
+        let identity = self.lookup.identity;
+        if identity.is_capable(Capability::OverrideSearch) {
             return Ok(());
         }
-        let permissions = inode.permissions();
-        permit(NodeKind::Directory, &permissions, self.lookup.identity, Wanted::EXECUTE)
+        tree::check(inode, identity, Wanted::EXECUTE)
     }
 }
 
@@ -249,7 +255,17 @@ fn count_slashes(bytes: &[u8]) -> usize {
 /// Resolves a whole path. A symbolic link in the last place is followed when `follow` or when slashes
 /// stand behind it.
 pub fn resolve(lookup: Lookup<'_>, path: &[u8], follow: bool) -> Result<Location, Errno> {
-    let mut walker = Walker::new(lookup, path)?;
+    resolve_restricted(lookup, path, follow, Resolve::default())
+}
+
+/// As `resolve`, with the restrictions of `openat2`.
+pub fn resolve_restricted(
+    lookup: Lookup<'_>,
+    path: &[u8],
+    follow: bool,
+    restrictions: Resolve,
+) -> Result<Location, Errno> {
+    let mut walker = Walker::restricted(lookup, path, restrictions)?;
     loop {
         match walker.to_last()? {
             Last::Here | Last::Dot => return Ok(walker.into_location()),

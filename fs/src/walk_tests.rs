@@ -190,7 +190,7 @@ fn search_permission_is_needed_on_the_way() {
     make(&root, "open/closed/file", NewContent::Regular);
     let closed = walk_to(&root, &root, "open/closed", true).unwrap();
     tree::change_mode(&closed, &Identity::kernel(), 0o644).unwrap();
-    let somebody = Identity { user: 5, privileged: false, ..Identity::kernel() };
+    let somebody = Identity { user: 5, capabilities: 0, ..Identity::kernel() };
     let lookup = Lookup { root: &root, start: &root, identity: &somebody };
     assert!(resolve(lookup, b"open/closed", true).is_ok());
     assert_eq!(resolve(lookup, b"open/closed/file", true).err(), Some(Errno::EACCES));

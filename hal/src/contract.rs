@@ -117,9 +117,11 @@ pub struct PostTrampoline {
     pub trap: [u8; 2],
     /// What replaces it. It overwrites eight bytes below the stack pointer.
     pub patch: [u8; 2],
-    /// Whether what runs after a site, which ends at `after`, has no use for those bytes. `read` reads
-    /// code of the program and says how many bytes were there.
-    pub may_patch: fn(read: ReadCode<'_>, after: u64) -> bool,
+    /// Whether the function around a site, which ends at `after`, has no use for those bytes, before the
+    /// call, in it and behind it. `read` reads code of the program and says how many bytes were there;
+    /// the registers are those of a thread that has just made the call, as `general_registers` gives
+    /// them.
+    pub may_patch: fn(read: ReadCode<'_>, after: u64, registers: &[u64; 18]) -> bool,
     /// From here on the call is submitted.
     pub published: u64,
     /// From here on its result is in its register and the entry free.
@@ -164,6 +166,8 @@ pub enum Trap {
         execute: bool,
         /// The page was there but not permitted.
         present: bool,
+        /// The thread has denied itself the protection key of the page.
+        by_key: bool,
     },
     /// Any other exception of the program: the signal, its `si_code` and its `si_addr`, as Linux says
     /// on this machine, with vector and error code for the frame.

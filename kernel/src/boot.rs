@@ -7,9 +7,10 @@ use base::cpu::CpuId;
 use base::sync::Once;
 use base::task;
 use hal::{Contract, Machine};
-use policy::place::{CoreSet, Layout};
+use policy::choice::Wanted;
+use policy::place::{self, CoreSet, Layout};
 
-use crate::{console, core_loop, counters, init, options, posted, run_user, servers, stages};
+use crate::{console, core_loop, init, options, posted, run_user, servers, stages};
 
 static LAYOUT: Once<Layout> = Once::new();
 
@@ -34,7 +35,6 @@ pub fn main() -> ! {
     base::logging::start(options.log);
     run_user::set_path(options.path);
     LAYOUT.call_once(|| choose_layout(boot_info.cpu_count, &options));
-    counters::start(layout().application.count());
     stages::start(options.stages);
     servers::start(layout());
     posted::start();
@@ -57,6 +57,12 @@ pub fn main() -> ! {
 }
 
 fn choose_layout(cpu_count: usize, options: &options::Options) -> Layout {
+    if matches!(
+        options,
+        options::Options { path: Wanted::Auto, application: None, kernel: None, .. }
+    ) {
+        return place::shared(cpu_count);
+    }
     Layout::choose(cpu_count, options.application, options.kernel).unwrap_or_else(|error| {
         log::error!("the core lists cannot be used with {cpu_count} cores: {error:?}; ignored");
         let all = CoreSet::first(cpu_count);

@@ -9,6 +9,7 @@ use core::ops::Deref;
 use core::pin::pin;
 
 use abi::Errno;
+use base::task;
 use fs::OpenFile;
 
 use crate::memory::UserMemory;
@@ -79,12 +80,53 @@ impl Caller {
         }
     }
 
+    /// Whether a call that is worth nothing to a dead caller should stop.
+    pub fn is_killed(&self) -> bool {
+        match self {
+            Caller::Trapped { thread, .. } => thread.signals.must_exit(),
+            Caller::Posted { .. } => self.has_attention() || self.signals.must_exit(),
+        }
+    }
+
     /// Delivers the answer of a call that travelled.
     pub fn answer(&self, result: SysResult) {
         match self {
             Caller::Trapped { thread, .. } => thread.slot.complete(result),
             Caller::Posted { syspage, index, .. } => syspage.complete(usize::from(*index), result),
         }
+    }
+}
+
+/// Pages that a handler touches before it gives the core to others.
+pub const PAGES_AT_ONCE: u64 = 256;
+
+/// How much of a long call has been done since others had their turn.
+pub struct Pace {
+    left: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace::new()
+    }
+}
+
+impl Pace {
+    /// At the beginning of a turn.
+    pub const fn new() -> Pace {
+        Pace { left: PAGES_AT_ONCE }
+    }
+
+    /// Work on so many pages has been done. Gives the core to others when that was enough for a turn;
+    /// an error when the caller has been killed meanwhile, so that the call should end.
+    pub async fn spend(&mut self, caller: &Caller, pages: u64) -> Result<(), Interrupted> {
+        self.left = self.left.saturating_sub(pages);
+        if self.left > 0 {
+            return Ok(());
+        }
+        self.left = PAGES_AT_ONCE;
+        task::yield_now().await;
+        if caller.is_killed() { Err(Interrupted) } else { Ok(()) }
     }
 }
 

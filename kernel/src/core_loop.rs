@@ -11,8 +11,10 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
 use abi::console::call_way;
+use abi::syspage::FLAG_LINK;
 use base::cpu::{CpuId, PerCpu};
 use base::posted::{PostedCall, Served};
+use base::quota::{Charge, Kind};
 use base::task::{self, TaskPool};
 use base::{cpu, time, user};
 use hal::{Contract, Machine};
@@ -20,7 +22,7 @@ use policy::park::SpinBudget;
 
 use crate::call::{Call, Caller};
 use crate::posted::{Scanner, Syspage};
-use crate::request::Request;
+use crate::request::{self, Request};
 use crate::servers::{self, Server};
 use crate::{boot, console, counters, dispatch, posted, stages};
 
@@ -33,9 +35,14 @@ const QUIET_LOOKS: usize = 16;
 const GLANCES: usize = 4;
 /// Looks for calls between two looks at everything else.
 const MOST_LOOKS: usize = 512;
-/// Handlers that may be pending per core before new requests are left in the queue. Blocking calls
-/// of as many threads fit; the rest wait in the bounded queue.
+/// Whole batches between two looks at everything else.
+const MOST_BATCHES: u32 = 4;
+/// Rounds with work between two looks at the devices.
+const ROUNDS_TO_DEVICES: u32 = 16;
+/// Handlers that may be pending per core. A call that finds no room is carried out on its caller's core.
 const POOL_CAPACITY: usize = 4096;
+/// Handlers of one user that may be pending on kernel cores.
+pub const PENDING_CALLS_OF_A_USER: u32 = 1024;
 
 static THREADS: PerCpu<AtomicUsize> = PerCpu::new([const { AtomicUsize::new(0) }; hal::MAX_CPUS]);
 
@@ -54,6 +61,12 @@ pub fn thread_ended() {
     THREADS.here().fetch_sub(1, Ordering::Relaxed);
 }
 
+/// Whether a core serves calls and nothing else now: no program lives on it, and it is not parked. What
+/// is sent there is found without an interrupt.
+pub fn is_at_hand(core: CpuId) -> bool {
+    THREADS.of(core).load(Ordering::Relaxed) == 0 && !task::is_parked(core)
+}
+
 /// Takes note of the interrupts that came while this core was in user mode or halted.
 pub fn serve_interrupts() {
     let pending = Machine::take_pending();
@@ -67,7 +80,7 @@ pub fn serve_interrupts() {
 }
 
 #[inline]
-async fn carry_out(request: Request) {
+async fn carry_out(request: Request, _share: Charge) {
     let taken = stages::stamp();
     let result = dispatch::dispatch(&request.call).await;
     let handled = stages::stamp();
@@ -80,7 +93,7 @@ async fn carry_out(request: Request) {
 }
 
 /// The servers of one core, and the handlers of theirs that wait.
-struct Carrier<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> {
+struct Carrier<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> {
     core: CpuId,
     servers: Vec<&'static Server>,
     pool: TaskPool<F>,
@@ -88,9 +101,11 @@ struct Carrier<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> {
     make: M,
     /// Number and stamps of the posted call that was carried out last and is not written down yet.
     timed: Option<(usize, u64, u64)>,
+    /// Batches that came to their end before their queue did, since everything else had its turn.
+    whole_batches: u32,
 }
 
-impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M> {
+impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carrier<F, M> {
     fn new(core: CpuId, make: M) -> Carrier<F, M> {
         Carrier {
             core,
@@ -98,6 +113,7 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
             pool: TaskPool::new(POOL_CAPACITY),
             make,
             timed: None,
+            whole_batches: 0,
         }
     }
 
@@ -125,9 +141,6 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
 
     fn serve_one(&mut self, server: &'static Server) {
         for _ in 0..BATCH {
-            if !self.pool.has_room() {
-                break;
-            }
             let Some(request) = server.take() else { return };
             if self.timed.is_some() {
                 self.write_down();
@@ -141,11 +154,22 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
                     thread.answer(Ok(value));
                     stages::served(number, call_way::REMOTE, taken, handled);
                 }
-                // There is room, and this core made the pool.
-                None => drop(self.pool.submit(|| (self.make)(request))),
+                None => self.begin(request),
             }
         }
+        self.whole_batches += 1;
         server.note_waiting();
+    }
+
+    /// Begins a call that may have to wait, if there is room for one more of its user's.
+    fn begin(&mut self, request: Request) {
+        let user = request.call.thread.credentials().user.real;
+        let share = Charge::new(user, Kind::PendingCalls, 1, PENDING_CALLS_OF_A_USER);
+        match share.filter(|_| self.pool.has_room()) {
+            // There is room, and this core made the pool.
+            Some(share) => drop(self.pool.submit(|| (self.make)(request, share))),
+            None => refuse(request),
+        }
     }
 
     /// Carries out a posted call: at once, or as a task of this core, or by the server of its class.
@@ -154,6 +178,9 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
         let PostedCall { number, ref arguments, .. } = *posted;
         let number = usize::from(number);
         let (thread, space) = (syspage.thread(), syspage.space());
+        if posted.flags & !FLAG_LINK != 0 {
+            return self.serve_slowly(syspage, posted);
+        }
         if stages::is_on() {
             return self.serve_timed(syspage, posted);
         }
@@ -190,10 +217,10 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
         let thread = Caller::Posted { syspage: syspage.clone(), index, number };
         let request = Request { call: Call { thread, arguments } };
         let server = servers::of_call(usize::from(number));
-        if server.core() == self.core && self.pool.has_room() {
-            let _ = self.pool.submit(|| (self.make)(request));
+        if server.core() == self.core {
+            self.begin(request);
         } else if let Err(request) = server.submit(request) {
-            request.call.thread.answer(Err(Errno::EAGAIN));
+            refuse(request);
         }
         Served::Later
     }
@@ -203,20 +230,36 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request) -> F> Carrier<F, M>
     }
 }
 
+/// There is no room for a call, which has not begun. A program that posts by itself hears of it; every
+/// other call is carried out on its caller's core.
+#[cold]
+fn refuse(request: Request) {
+    let errno = match &request.call.thread {
+        Caller::Trapped { .. } => request::AT_HOME,
+        Caller::Posted { syspage, .. } if syspage.is_programs_own() => Errno::EAGAIN,
+        Caller::Posted { .. } => posted::must_trap(),
+    };
+    request.call.thread.answer(Err(errno));
+}
+
 /// Serves calls for as long as they follow each other closely, but not for ever: the rest of the loop
 /// has its turn after `MOST_LOOKS`. False when there was none.
 #[inline]
 fn serve_closely<F: Future<Output = ()> + Send + 'static>(
     scanner: &mut Scanner,
-    carrier: &mut Carrier<F, impl Fn(Request) -> F>,
+    carrier: &mut Carrier<F, impl Fn(Request, Charge) -> F>,
 ) -> bool {
     let mut worked = false;
     let mut quiet = 0;
+    carrier.whole_batches = 0;
     for _ in 0..MOST_LOOKS {
         let posted = scanner.scan(&mut |syspage, call| carrier.serve_posted(syspage, call));
         if posted | carrier.serve() {
             worked = true;
             quiet = 0;
+            if carrier.whole_batches >= MOST_BATCHES {
+                break;
+            }
         } else if quiet < QUIET_LOOKS && !task::has_ready() {
             quiet += 1;
             for _ in 0..GLANCES {
@@ -240,14 +283,21 @@ pub fn run() -> ! {
     let polls_devices = boot::device_core() == core;
     let mut budget = SpinBudget::new();
     let mut idle_since_ns = None;
+    let mut rounds = 0;
     loop {
         let mut worked = serve_closely(&mut scanner, &mut carrier);
         worked |= scanner.attend(&mut |syspage, call| carrier.serve_posted(syspage, call));
+        scanner.set_shared(thread_count(core.index()) != 0);
         worked |= task::run_ready();
         time::expire_if_due();
         if worked {
             if let Some(since_ns) = idle_since_ns.take() {
                 budget.observe(time::now_ns() - since_ns);
+            }
+            rounds += 1;
+            if polls_devices && rounds >= ROUNDS_TO_DEVICES {
+                rounds = 0;
+                console::poll();
             }
             continue;
         }

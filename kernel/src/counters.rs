@@ -2,9 +2,8 @@
 //!
 //! Rule of every counter of a core or a thread: one writer at a time, its own core, which loads, adds
 //! and stores; so counting is two plain instructions, and whoever reads sees some recent value. What
-//! several threads of a process count together is added atomically, unless they all share one core. A
-//! trap costs one counter of its core, one of its thread and one of its process; a posted call costs
-//! one of its syspage.
+//! several threads of a process count together is added atomically. A trap costs one counter of its
+//! core, one of its thread and one of its process; a posted call costs one of its syspage.
 //!
 //! `docs/architecture.md` says what each name means; `/proc/ferry/counters`, `/proc/PID/ferry` and
 //! `ferry run --stats` show them.
@@ -22,6 +21,7 @@ use base::cpu::{CpuId, PerCpu};
 use base::sync::Once;
 use base::task;
 use hal::Pending;
+use policy::choice::{Account, Choice};
 use policy::table::CALL_LIMIT;
 
 use crate::posted::Syspage;
@@ -29,15 +29,6 @@ use crate::process::{Process, Thread};
 
 /// Call numbers per block of a `CallTable`.
 const BLOCK: usize = 64;
-
-/// There is one application core only, so nobody else counts the trapped calls of processes.
-static ONE_WRITER: AtomicBool = AtomicBool::new(false);
-
-/// Says how many cores run applications: they count the trapped calls of processes. Called once, at
-/// boot.
-pub fn start(application_cores: usize) {
-    ONE_WRITER.store(application_cores == 1, Ordering::Relaxed);
-}
 
 /// A counter with one writer at a time.
 #[derive(Default)]
@@ -188,14 +179,14 @@ impl<const COLUMNS: usize> CallTable<COLUMNS> {
         }
     }
 
-    /// Counts one more on an application core.
+    /// Counts one more; `is_shared`: others may do so at the same time.
     #[inline]
-    fn count_one(&self, number: usize, column: usize) {
+    fn count_one(&self, number: usize, column: usize, is_shared: bool) {
         let Some(cell) = self.cell(number, column) else { return };
-        if ONE_WRITER.load(Ordering::Relaxed) {
-            cell.store(cell.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        } else {
+        if is_shared {
             cell.fetch_add(1, Ordering::Relaxed);
+        } else {
+            cell.store(cell.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
     }
 
@@ -223,8 +214,13 @@ const POSTED_WAITS: usize = 1;
 
 /// Counters of a process, per call number.
 pub struct ProcessCounters {
+    /// The process has had a second thread, so trapped calls are counted on several cores at once.
+    is_shared: AtomicBool,
     trapped: CallTable<4>,
     posted: CallTable<2>,
+    /// One `policy::choice::Account` per call number. Threads that meet here overwrite each other's last
+    /// sample, which is as good.
+    accounts: CallTable<1>,
 }
 
 /// What one kind of call of one process came to.
@@ -244,11 +240,26 @@ pub struct CallCounts {
 
 impl Default for ProcessCounters {
     fn default() -> Self {
-        ProcessCounters { trapped: CallTable::new(), posted: CallTable::new() }
+        ProcessCounters {
+            is_shared: AtomicBool::new(false),
+            trapped: CallTable::new(),
+            posted: CallTable::new(),
+            accounts: CallTable::new(),
+        }
     }
 }
 
 impl ProcessCounters {
+    /// A thread is added to one that counts already.
+    pub fn note_second_thread(&self) {
+        self.is_shared.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn count_trapped(&self, number: usize, column: usize) {
+        self.trapped.count_one(number, column, self.is_shared.load(Ordering::Relaxed));
+    }
+
     /// Takes over what was counted at a syspage that goes away.
     pub fn absorb(&self, thread: &Thread, syspage: &Syspage) {
         let mut sum = 0;
@@ -257,6 +268,28 @@ impl ProcessCounters {
             sum += count;
         }
         thread.counters.posted_before.add(sum);
+    }
+
+    /// Where the next call of a number goes while its server's core is at hand.
+    #[inline]
+    pub fn choose(&self, number: usize) -> Choice {
+        let Some(cell) = self.accounts.cell(number, 0) else { return Choice::default() };
+        let (choice, account) = Account(cell.load(Ordering::Relaxed)).next();
+        cell.store(account.0, Ordering::Relaxed);
+        choice
+    }
+
+    /// What a call took that was chosen to be timed.
+    pub fn observe(&self, number: usize, away: bool, ns: u64) {
+        if let Some(cell) = self.accounts.cell(number, 0) {
+            let account = Account(cell.load(Ordering::Relaxed)).observe(away, ns);
+            cell.store(account.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The account of a call number.
+    pub fn account(&self, number: usize) -> Account {
+        Account(self.accounts.get(number)[0])
     }
 
     /// A thread has to wait for a call that it posted.
@@ -296,14 +329,22 @@ fn of_call(counters: &ProcessCounters, number: usize, posted_here: u64) -> CallC
 #[inline]
 pub fn note_local(thread: &Thread, number: usize) {
     here().local.add(1);
-    thread.process.counters.trapped.count_one(number, LOCAL);
+    thread.process.counters.count_trapped(number, LOCAL);
 }
 
 /// A call of this core's thread is sent to another core.
 #[inline]
 pub fn note_remote(thread: &Thread, number: usize) {
     here().remote.add(1);
-    thread.process.counters.trapped.count_one(number, REMOTE);
+    thread.process.counters.count_trapped(number, REMOTE);
+}
+
+/// The answer of a call, and whether it took more than one look.
+pub struct Watched<T> {
+    /// The answer.
+    pub output: T,
+    /// The caller was suspended.
+    pub waited: bool,
 }
 
 /// Waits for a trapped call, and notes it when that takes more than one look. The future stays where it
@@ -313,17 +354,17 @@ pub async fn watch<F: Future>(
     number: usize,
     is_remote: bool,
     mut future: Pin<&mut F>,
-) -> F::Output {
-    let mut is_noted = false;
+) -> Watched<F::Output> {
+    let mut waited = false;
     poll_fn(|context| {
         let poll = future.as_mut().poll(context);
-        if poll.is_pending() && !is_noted {
-            is_noted = true;
+        if poll.is_pending() && !waited {
+            waited = true;
             let column = if is_remote { REMOTE_WAITS } else { LOCAL_WAITS };
-            thread.process.counters.trapped.count_one(number, column);
+            thread.process.counters.count_trapped(number, column);
         }
         match poll {
-            Poll::Ready(output) => Poll::Ready(output),
+            Poll::Ready(output) => Poll::Ready(Watched { output, waited }),
             Poll::Pending => Poll::Pending,
         }
     })

@@ -4,14 +4,15 @@
 //! left alone. A value that cannot be used is logged and the default stays.
 
 use log::LevelFilter;
+use policy::choice::Wanted;
 use policy::place::CoreSet;
 use policy::route::CallPath;
 
 /// What the command line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The call path in force (`ferry.path=local|remote|posted`).
-    pub path: CallPath,
+    /// The call path in force (`ferry.path=auto|local|remote|posted`).
+    pub path: Wanted,
     /// Application cores (`ferry.app=0,2-3`).
     pub application: Option<CoreSet>,
     /// Kernel cores (`ferry.kernel=1`).
@@ -25,7 +26,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            path: CallPath::Remote,
+            path: Wanted::Auto,
             application: None,
             kernel: None,
             log: LevelFilter::Warn,
@@ -53,9 +54,10 @@ fn apply(options: &mut Options, name: &str, value: &str) -> Option<()> {
     match name {
         "path" => {
             options.path = match value {
-                "local" => CallPath::Local,
-                "remote" => CallPath::Remote,
-                "posted" => CallPath::Posted,
+                "auto" => Wanted::Auto,
+                "local" => Wanted::Fixed(CallPath::Local),
+                "remote" => Wanted::Fixed(CallPath::Remote),
+                "posted" => Wanted::Fixed(CallPath::Posted),
                 _ => return None,
             }
         }
@@ -97,7 +99,7 @@ mod tests {
     fn options_are_read_and_other_words_left_alone() {
         let line = "console=ttyS0 ferry.path=local ferry.app=0,2-3 ferry.kernel=1 ferry.log=debug";
         let options = parse(line, |word| panic!("{word}"));
-        assert_eq!(options.path, CallPath::Local);
+        assert_eq!(options.path, Wanted::Fixed(CallPath::Local));
         assert_eq!(options.application, Some(CoreSet(0b1101)));
         assert_eq!(options.kernel, Some(CoreSet(0b0010)));
         assert_eq!(options.log, LevelFilter::Debug);

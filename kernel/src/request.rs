@@ -27,6 +27,13 @@ use crate::servers;
 /// Looks at the slot between two looks at anything else.
 const SPIN_TURNS: usize = 64;
 
+/// The answer to a call that found no room where it was sent: it has not begun, and is carried out on its
+/// caller's core. Users never see it.
+pub const AT_HOME: Errno = match Errno::from_number(601) {
+    Some(errno) => errno,
+    None => Errno::EAGAIN,
+};
+
 /// A remote call in a server's queue.
 pub struct Request {
     /// The call; its thread's slot takes the answer.
@@ -56,10 +63,7 @@ impl CallSlot {
     }
 
     fn poll_answer(&self, context: &Context<'_>) -> Poll<SysResult> {
-        match self.spin_for_answer() {
-            Some(value) => Poll::Ready(decode(value)),
-            None => self.answer.poll(context).map(decode),
-        }
+        self.answer.poll(context).map(decode)
     }
 
     /// Looks for the answer until the core has something better to do or has spun long enough.
@@ -109,7 +113,8 @@ pub fn submit(thread: &Arc<Thread>, number: usize, arguments: [u64; 6]) -> bool 
     servers::of_call(number).submit(Request { call }).is_ok()
 }
 
-/// Waits for the answer to the call that was submitted last.
+/// Waits for the answer to the call that was submitted last, without spinning: the caller has done so
+/// (`CallSlot::answer_soon`).
 pub async fn answer(thread: &Thread) -> SysResult {
     poll_fn(|context| thread.slot.poll_answer(context)).await
 }
@@ -119,5 +124,8 @@ pub async fn remote(thread: &Arc<Thread>, number: usize, arguments: [u64; 6]) ->
     while !submit(thread, number, arguments) {
         task::yield_now().await;
     }
-    answer(thread).await
+    match thread.slot.answer_soon() {
+        Some(result) => result,
+        None => answer(thread).await,
+    }
 }

@@ -12,6 +12,7 @@ use fs::inode::NewContent;
 use fs::mount::{self, Mount};
 use fs::{cpio, device, terminal, tree};
 
+use crate::ipc::mqueue;
 use crate::process::procfs;
 use crate::servers::file;
 
@@ -33,8 +34,12 @@ pub fn mount() -> Result<Location, Errno> {
     let slaves = TmpFs::of_type("devpts", DEVPTS_SUPER_MAGIC, &options)?;
     file::offer(slaves.clone());
     terminal::set_home(mount::mount(&directory(&root, b"/dev/pts")?, slaves, "devpts", 0)?);
+    file::offer(mqueue::file_system());
+    mount::mount(&directory(&root, b"/dev/mqueue")?, mqueue::file_system(), "mqueue", 0)?;
     file::offer(procfs::file_system());
     mount::mount(&directory(&root, b"/proc")?, procfs::file_system(), "proc", 0)?;
+    file::offer(procfs::sysfs());
+    mount::mount(&directory(&root, b"/sys")?, procfs::sysfs(), "sysfs", 0)?;
     Ok(root)
 }
 

@@ -26,6 +26,7 @@ use base::memory::OutOfMemory;
 use base::user::{self, UserContext};
 use base::{task, time};
 use hal::{Trap, UserContext as _, VirtAddr};
+use policy::choice::{Choice, Wanted};
 use policy::place::{self, CoreSet};
 use policy::route::{self, CallPath, Paths};
 use policy::table::number;
@@ -44,20 +45,28 @@ const TIME_SLICE_NS: u64 = 4_000_000;
 /// Wait status of a process that `SIGKILL` ended.
 const KILLED: u32 = 9;
 
+/// No path is fixed.
+const AUTO: u8 = u8::MAX;
+
 /// The path that calls take unless they must stay; set once at boot.
-static PATH: AtomicU8 = AtomicU8::new(CallPath::Remote as u8);
+static PATH: AtomicU8 = AtomicU8::new(AUTO);
 
 /// Sets the path in force.
-pub fn set_path(path: CallPath) {
-    PATH.store(path as u8, Ordering::Relaxed);
+pub fn set_path(path: Wanted) {
+    let path = match path {
+        Wanted::Fixed(path) => path as u8,
+        Wanted::Auto => AUTO,
+    };
+    PATH.store(path, Ordering::Relaxed);
 }
 
 /// The path in force.
-pub fn path() -> CallPath {
+pub fn path() -> Wanted {
     match PATH.load(Ordering::Relaxed) {
-        path if path == CallPath::Local as u8 => CallPath::Local,
-        path if path == CallPath::Posted as u8 => CallPath::Posted,
-        _ => CallPath::Remote,
+        path if path == CallPath::Local as u8 => Wanted::Fixed(CallPath::Local),
+        path if path == CallPath::Remote as u8 => Wanted::Fixed(CallPath::Remote),
+        path if path == CallPath::Posted as u8 => Wanted::Fixed(CallPath::Posted),
+        _ => Wanted::Auto,
     }
 }
 
@@ -66,6 +75,15 @@ pub fn start(thread: Arc<Thread>, context: Box<UserContext>) -> Result<(), OutOf
     let allowed = CoreSet(thread.affinity.load(Ordering::Relaxed));
     let parent = CpuId::current().index();
     let core = place::thread_core(boot::layout(), allowed, parent, core_loop::thread_count);
+    start_on(core, thread, context)
+}
+
+/// Starts a thread on a core.
+fn start_on(
+    core: usize,
+    thread: Arc<Thread>,
+    context: Box<UserContext>,
+) -> Result<(), OutOfMemory> {
     thread.core.store(core, Ordering::Relaxed);
     let core = CpuId::new(core).unwrap_or(CpuId::FIRST);
     let victim = thread.clone();
@@ -101,9 +119,12 @@ async fn accounted(thread: Arc<Thread>, context: Box<UserContext>) {
         })
         .await
     };
-    if let Some(registers) = moving
-        && start(thread.clone(), registers).is_err()
-    {
+    let Some((registers, core)) = moving else { return };
+    let started = match core {
+        Some(core) => start_on(core, thread.clone(), registers),
+        None => start(thread.clone(), registers),
+    };
+    if started.is_err() {
         // Its registers are gone with the task that could not be made.
         thread.process.request_group_exit(KILLED);
         process::exit::finish_thread(thread).await;
@@ -117,8 +138,19 @@ fn may_stay(thread: &Thread) -> bool {
     allowed & boot::layout().application.0 == 0 || allowed >> CpuId::current().index() & 1 != 0
 }
 
-/// Runs a thread to its end, or until it must go on elsewhere: then gives back its registers.
-async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<UserContext>> {
+/// A core that has nothing to do and may run the thread, which others wait for on this one.
+fn idle_core(thread: &Thread) -> Option<usize> {
+    let allowed = thread.affinity.load(Ordering::Relaxed) & boot::layout().application.0;
+    let is_idle = |core: &usize| CpuId::new(*core).is_some_and(task::is_parked);
+    CoreSet(allowed).iter().find(is_idle)
+}
+
+/// Runs a thread to its end, or until it goes on elsewhere: then gives back its registers, and the core
+/// if that is decided.
+async fn run(
+    thread: Arc<Thread>,
+    mut context: Box<UserContext>,
+) -> Option<(Box<UserContext>, Option<usize>)> {
     core_loop::thread_started();
     let mut space = thread.space();
     trampoline::stand_in(&space, &mut context);
@@ -126,10 +158,10 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
     loop {
         if thread.has_attention() {
             if let Some(sites) = space.sites()
-                && let Some(Finished { number, result }) =
+                && let Some(finished) =
                     trampoline::settle(&thread, &mut context, &space, sites).await
             {
-                finish_call(&thread, &mut context, number, result);
+                finish_posted(&thread, &mut context, finished).await;
             }
             if signal::before_user(&thread, &mut context).await == BeforeUser::Exit {
                 break;
@@ -138,19 +170,27 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
         let stop = stay_in_user_mode(&thread, &mut context, &space, entered_ns);
         let sample = thread.processor_time.trap();
         match stop {
+            Stop::Local { number, trapped, is_timed } => {
+                let arguments = context.call_arguments();
+                let result = at_home(&thread, number, arguments, trapped, is_timed).await;
+                finish_call(&thread, &mut context, number, result);
+            }
             Stop::Sent { number, trapped, sent } => {
                 let answer = pin!(request::answer(&thread));
-                let result = counters::watch(&thread, number, true, answer).await;
+                let mut result = counters::watch(&thread, number, true, answer).await.output;
                 stages::answered(number, trapped, sent);
+                if result == Err(request::AT_HOME) {
+                    let arguments = context.call_arguments();
+                    result = at_home(&thread, number, arguments, trapped, false).await;
+                }
                 finish_call(&thread, &mut context, number, result);
             }
             Stop::Trap(Trap::SystemCall) => {
                 let number = context.call_number();
                 if trampoline::is_finish(number, &context, space.sites()) {
-                    if let Some(Finished { number, result }) =
-                        trampoline::finish(&thread, &mut context, &space).await
+                    if let Some(finished) = trampoline::finish(&thread, &mut context, &space).await
                     {
-                        finish_call(&thread, &mut context, number, result);
+                        finish_posted(&thread, &mut context, finished).await;
                     }
                 } else {
                     system_call(&thread, &mut context, number).await;
@@ -167,7 +207,12 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
                 trampoline::hide(space.sites(), &mut trap);
                 counters::here().faults.add(1);
                 let access = Access::of_fault(write, execute);
-                if let Err(fault) = space.fault(address, access).await
+                let is_by_key = matches!(trap, Trap::PageFault { by_key: true, .. });
+                let outcome = match space.fault(address, access).await {
+                    Ok(_) if is_by_key => Err(FaultSignal::KeyDenied),
+                    outcome => outcome,
+                };
+                if let Err(fault) = outcome
                     && !recovered(&thread, &mut context, &space, Some(address.0))
                 {
                     signal::force(&thread, SignalInfo::of_page_fault(fault, address, &trap));
@@ -183,16 +228,21 @@ async fn run(thread: Arc<Thread>, mut context: Box<UserContext>) -> Option<Box<U
         thread.processor_time.handled(sample);
         // Who had to wait has a whole slice again.
         entered_ns = entered_ns.max(thread.processor_time.running_since_ns());
-        if !may_stay(&thread) {
+        let slice_is_over =
+            task::has_ready() && time::now_ns().wrapping_sub(entered_ns) >= TIME_SLICE_NS;
+        let idle = if slice_is_over { idle_core(&thread) } else { None };
+        if idle.is_some() || !may_stay(&thread) {
             drop(space);
             user::release(&mut context);
             user::leave_space();
             core_loop::thread_ended();
-            return Some(context);
+            return Some((context, idle));
         }
-        if task::has_ready() && time::now_ns().wrapping_sub(entered_ns) >= TIME_SLICE_NS {
+        if slice_is_over {
             task::yield_now().await;
             entered_ns = time::now_ns();
+        } else if servers::is_any_waiting() {
+            task::yield_now().await;
         }
     }
     drop(space);
@@ -228,6 +278,15 @@ fn recovered(
 enum Stop {
     /// A trap to be handled.
     Trap(Trap),
+    /// A call that is carried out here, by a handler.
+    Local {
+        /// Its number.
+        number: usize,
+        /// Stamp of its trap.
+        trapped: u64,
+        /// Its cost is wanted.
+        is_timed: bool,
+    },
     /// A remote call that was sent and whose answer has not come yet.
     Sent {
         /// Its number.
@@ -252,7 +311,9 @@ fn stay_in_user_mode(
         if task::has_ready() {
             time::interrupt_at(entered_ns + TIME_SLICE_NS);
         }
-        let trap = user::run(context, space.handle(), || thread.has_attention());
+        let trap = user::run(context, space.handle(), || {
+            thread.has_attention() || servers::is_any_waiting()
+        });
         if trap != Trap::Interrupt {
             thread.counters.traps.add(1);
         }
@@ -272,29 +333,39 @@ fn stay_in_user_mode(
             context.set_return_value(encode(result));
             continue;
         }
-        match path_of(number) {
-            None => return Stop::Trap(trap),
-            Some(CallPath::Local) => {
+        let Some(Way { path, is_timed }) = way_of(thread, number) else { return Stop::Trap(trap) };
+        let begin_ns = if is_timed { time::now_ns() } else { 0 };
+        match path {
+            CallPath::Local => {
                 let taken = stages::stamp();
                 match servers::answer_at_once(number, &arguments, thread, Some(space)) {
                     Some(value) => {
                         counters::note_local(thread, number);
                         context.set_return_value(value);
                         stages::local(number, trapped, taken);
+                        if is_timed {
+                            note_cost(thread, number, false, begin_ns);
+                        }
                     }
-                    None => return Stop::Trap(trap),
+                    None => return Stop::Local { number, trapped, is_timed },
                 }
             }
-            Some(CallPath::Remote | CallPath::Posted) => {
+            CallPath::Remote | CallPath::Posted => {
                 let sent = stages::stamp();
                 if !request::submit(thread, number, arguments) {
                     return Stop::Trap(trap);
                 }
                 counters::note_remote(thread, number);
                 match thread.slot.answer_soon() {
+                    Some(Err(request::AT_HOME)) => {
+                        return Stop::Local { number, trapped, is_timed };
+                    }
                     Some(result) => {
                         stages::answered(number, trapped, sent);
                         finish_call(thread, context, number, result);
+                        if is_timed {
+                            note_cost(thread, number, true, begin_ns);
+                        }
                     }
                     None => return Stop::Sent { number, trapped, sent },
                 }
@@ -303,35 +374,75 @@ fn stay_in_user_mode(
     }
 }
 
-/// The path that a call takes now; `None` when it is unknown or must stay.
+/// How a call goes now.
+struct Way {
+    path: CallPath,
+    /// Its cost is wanted for the account of its process.
+    is_timed: bool,
+}
+
+/// How a call goes now; `None` when it is unknown or must stay.
 #[inline]
-fn path_of(number: usize) -> Option<CallPath> {
+fn way_of(thread: &Thread, number: usize) -> Option<Way> {
     let row = route::route(number)?;
     if row.paths == Paths::LOCAL {
         return None;
     }
-    let other_core = servers::of_class(row.class).core() != CpuId::current();
-    Some(route::choose_path(row, path(), other_core))
+    let core = servers::of_class(row.class).core();
+    let is_elsewhere = core != CpuId::current();
+    let way = match path() {
+        Wanted::Fixed(path) => {
+            Way { path: route::choose_path(row, path, is_elsewhere), is_timed: false }
+        }
+        Wanted::Auto if is_elsewhere && core_loop::is_at_hand(core) => {
+            let Choice { away, timed } = thread.process.counters.choose(number);
+            Way { path: if away { CallPath::Remote } else { CallPath::Local }, is_timed: timed }
+        }
+        Wanted::Auto => Way { path: CallPath::Local, is_timed: false },
+    };
+    Some(way)
+}
+
+/// A timed call has its answer.
+#[cold]
+fn note_cost(thread: &Thread, number: usize, away: bool, begin_ns: u64) {
+    thread.process.counters.observe(number, away, time::now_ns().wrapping_sub(begin_ns));
+}
+
+/// Has a call carried out on this core by its handler.
+async fn at_home(
+    thread: &Arc<Thread>,
+    number: usize,
+    arguments: [u64; 6],
+    trapped: u64,
+    is_timed: bool,
+) -> SysResult {
+    counters::note_local(thread, number);
+    let begin_ns = if is_timed { time::now_ns() } else { 0 };
+    let call = Call::trapped(thread, number, arguments);
+    let handler = pin!(dispatch::dispatch(&call));
+    let watched = counters::watch(thread, number, false, handler).await;
+    stages::local(number, trapped, trapped);
+    if is_timed && !watched.waited {
+        note_cost(thread, number, false, begin_ns);
+    }
+    watched.output
 }
 
 async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: usize) {
     let arguments = context.call_arguments();
     let trapped = stages::stamp();
-    let result = match path_of(number) {
-        Some(CallPath::Local) => {
-            counters::note_local(thread, number);
-            let call = Call::trapped(thread, number, arguments);
-            let handler = pin!(dispatch::dispatch(&call));
-            let result = counters::watch(thread, number, false, handler).await;
-            stages::local(number, trapped, trapped);
-            result
-        }
+    let result = match way_of(thread, number).map(|way| way.path) {
+        Some(CallPath::Local) => at_home(thread, number, arguments, trapped, false).await,
         Some(CallPath::Remote | CallPath::Posted) => {
             counters::note_remote(thread, number);
             let answer = pin!(request::remote(thread, number, arguments));
-            let result = counters::watch(thread, number, true, answer).await;
+            let result = counters::watch(thread, number, true, answer).await.output;
             stages::answered(number, trapped, trapped);
-            result
+            match result {
+                Err(request::AT_HOME) => at_home(thread, number, arguments, trapped, false).await,
+                result => result,
+            }
         }
         None if route::route(number).is_none() => {
             counters::note_local(thread, number);
@@ -345,6 +456,17 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
             result
         }
     };
+    finish_call(thread, context, number, result);
+}
+
+/// The kernel took the answer of a call that a trampoline had posted. One that was refused for want of
+/// room is carried out here.
+async fn finish_posted(thread: &Arc<Thread>, context: &mut UserContext, finished: Finished) {
+    let Finished { number, mut result } = finished;
+    if result == Err(posted::must_trap()) {
+        let arguments = context.call_arguments();
+        result = at_home(thread, number, arguments, stages::stamp(), false).await;
+    }
     finish_call(thread, context, number, result);
 }
 

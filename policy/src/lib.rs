@@ -6,6 +6,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod choice;
 pub mod park;
 pub mod patch;
 pub mod place;

@@ -91,6 +91,13 @@ impl Layout {
     }
 }
 
+/// The layout where no path is fixed: every core runs programs, and the last one serves calls. It does so
+/// all the time while no program needs it (`thread_core`).
+pub fn shared(core_count: usize) -> Layout {
+    let last = CoreSet(1 << (core_count - 1));
+    Layout { application: CoreSet::first(core_count), kernel: last }
+}
+
 /// The core that carries the server of a class: the classes are dealt out over the kernel cores in
 /// turn, starting with files, so that with one kernel core all are there.
 pub fn server_core(layout: &Layout, class: Class) -> usize {
@@ -99,8 +106,8 @@ pub fn server_core(layout: &Layout, class: Class) -> usize {
 }
 
 /// The application core on which a new thread starts: the least loaded one that it may use, the
-/// nearest after `parent` among equals. `load` gives the number of threads of a core. Falls back to
-/// every application core when `allowed` leaves none.
+/// nearest after `parent` among equals. `load` gives the number of threads of a core; serving calls
+/// counts as one more. Falls back to every application core when `allowed` leaves none.
 pub fn thread_core(
     layout: &Layout,
     allowed: CoreSet,
@@ -111,6 +118,7 @@ pub fn thread_core(
         CoreSet::EMPTY => layout.application,
         some => some,
     };
+    let load = |core| load(core) + usize::from(layout.kernel.contains(core));
     usable.iter().min_by_key(|&core| (load(core), core.wrapping_sub(parent) % 64)).unwrap_or(parent)
 }
 
@@ -142,6 +150,17 @@ mod tests {
         let none = Some(CoreSet::EMPTY);
         assert_eq!(Layout::choose(2, none, Some(CoreSet(1))), Err(LayoutError::NoApplicationCore));
         assert_eq!(Layout::choose(2, Some(CoreSet(1)), none), Err(LayoutError::NoKernelCore));
+    }
+
+    #[test]
+    fn a_shared_kernel_core_gets_threads_when_the_others_have_more() {
+        let layout = shared(2);
+        let core_with = |loads: [usize; 2]| thread_core(&layout, CoreSet(3), 0, |core| loads[core]);
+        assert_eq!(core_with([0, 0]), 0);
+        assert_eq!(core_with([1, 0]), 0);
+        assert_eq!(core_with([2, 0]), 1);
+        assert_eq!(core_with([2, 1]), 0);
+        assert_eq!(shared(1), Layout::choose(1, None, None).unwrap());
     }
 
     #[test]

@@ -22,7 +22,7 @@ for source in "$here"/*.c "$here"/../stress/stress.c "$here"/../fuzz/fuzz.c; do
         program=$out/$library/$name
         # Which C library makes garbage does not matter.
         case $library/$name in glibc/hostile | glibc/fuzz) continue ;; esac
-        if [ -x "$program" ] && [ -z "$(find "$source" "$headers" "$0" -newer "$program")" ]; then
+        if [ -x "$program" ] && [ -z "$(find "$source" "$headers" "$here"/*.h "$0" -newer "$program")" ]; then
             continue
         fi
         case $library in musl) compiler=musl-gcc ;; *) compiler=gcc ;; esac

@@ -15,6 +15,7 @@ const COMPILER_FLAGS: &[&str] = &[
     "-Clinker-flavor=ld.lld",
     "-Clink-arg=-Thal/src/x86_64/link.ld",
     "-Clink-arg=--no-dynamic-linker",
+    "-Clink-arg=--eh-frame-hdr",
     "-Crelocation-model=static",
     "-Ccode-model=kernel",
     "-Cforce-frame-pointers=yes",

@@ -43,7 +43,9 @@ unsafe impl Hal for DmaMemory {
     }
 
     unsafe fn dma_dealloc(paddr: u64, _vaddr: NonNull<u8>, pages: usize) -> i32 {
-        memory::free_contiguous(PhysAddr(paddr), pages);
+        // SAFETY: the caller's promise: the memory is from `dma_alloc`, and the device and the driver are
+        // done with it.
+        unsafe { memory::free_contiguous(PhysAddr(paddr), pages) };
         0
     }
 

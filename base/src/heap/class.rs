@@ -47,6 +47,11 @@ impl Class {
             .find(|class| class.size() & (layout.align() - 1) == 0)
     }
 
+    /// All classes, the smallest first.
+    pub(super) fn all() -> impl Iterator<Item = Class> {
+        (0..CLASS_COUNT as u8).map(Class)
+    }
+
     /// Place in tables.
     #[inline]
     pub(super) const fn index(self) -> usize {

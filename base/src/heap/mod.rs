@@ -11,7 +11,10 @@
 //! land in the magazine of the core that frees them.
 
 mod class;
+mod emergency;
+pub mod injection;
 mod slab;
+pub mod tree;
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
@@ -23,6 +26,11 @@ use crate::cpu::{CpuLocal, LocalSlot};
 use crate::memory::allocator::{address_of, frames, give_frame, number_of, take_frame};
 use class::{CLASS_COUNT, Class};
 use slab::Object;
+
+#[cfg(target_os = "none")]
+pub(crate) use emergency::{
+    is_open as is_emergency_open, open as open_emergency, stock as stock_emergency,
+};
 
 /// The allocator. Its state is static: all values of this type are the same heap.
 pub struct Heap;
@@ -78,13 +86,20 @@ impl Magazine {
 }
 
 fn allocate_small(class: Class) -> *mut u8 {
-    MAGAZINES.with(|magazines| {
+    if injection::strikes() {
+        return emergency::take(class);
+    }
+    let object = MAGAZINES.with(|magazines| {
         let magazine = &mut magazines.0[class.index()];
         if magazine.count == 0 {
             slab::take(class, class.batch(), |object| magazine.push(object));
         }
-        magazine.pop().map_or(ptr::null_mut(), |object| object.as_ptr().cast())
-    })
+        magazine.pop()
+    });
+    match object {
+        Some(object) => object.as_ptr().cast(),
+        None => emergency::take(class),
+    }
 }
 
 /// # Safety
@@ -108,6 +123,9 @@ fn pages_of(layout: Layout) -> usize {
 
 fn allocate_large(layout: Layout) -> *mut u8 {
     let pages = pages_of(layout);
+    if injection::strikes() {
+        return ptr::null_mut();
+    }
     let number = if pages == 1 { take_frame() } else { frames().take_run(pages) };
     match number {
         Ok(number) => {

@@ -297,7 +297,10 @@ const RUN: u32 = 0x5255_0000;
 
 /// Gives back what `allocate_contiguous` gave: the same address and number of pages. Anything else is
 /// refused with a message.
-pub fn free_contiguous(address: PhysAddr, pages: usize) {
+///
+/// # Safety
+/// Nobody uses the frames any more: no reference to them is left, and no device writes to them.
+pub(crate) unsafe fn free_contiguous(address: PhysAddr, pages: usize) {
     let frames = frames();
     let number = number_of(address);
     let known = frames.record(number).is_some_and(|record| {
@@ -319,14 +322,20 @@ mod tests {
     fn a_run_can_be_freed_once_and_only_whole() {
         let run = allocate_contiguous(5).unwrap();
         assert_eq!(run.0 % PAGE_SIZE as u64, 0);
-        free_contiguous(run, 4);
-        free_contiguous(run, 5);
-        free_contiguous(run, 5);
+        // SAFETY: the frames were never used.
+        unsafe {
+            free_contiguous(run, 4);
+            free_contiguous(run, 5);
+            free_contiguous(run, 5);
+        }
         let first = allocate_contiguous(5).unwrap();
         let second = allocate_contiguous(5).unwrap();
         assert!(first.0.abs_diff(second.0) >= 5 * PAGE_SIZE as u64);
-        free_contiguous(first, 5);
-        free_contiguous(second, 5);
+        // SAFETY: the frames were never used.
+        unsafe {
+            free_contiguous(first, 5);
+            free_contiguous(second, 5);
+        }
     }
 
     #[test]

@@ -3,6 +3,14 @@
 //! A page that is mapped in user space changes whenever a user core likes, so it is only ever touched by
 //! relaxed atomic accesses of aligned words. Loops move eight words per turn: string instructions cost
 //! a turn of the emulator per word, and single words spend their time on the loop.
+//!
+//! Words and bytes of one place are so accessed by atomics of different sizes, at the same time as by
+//! user programs with any instruction. Rust's memory model has no rule for races of different sizes; here
+//! they stand for what the machine does: on every machine that Ferry runs on, an aligned access of up to
+//! eight bytes reads or writes each byte once, and relaxed accesses compile to such instructions and to
+//! nothing else. Nothing in the kernel depends on what a racing program sees or leaves: bytes that
+//! were read are a copy that is checked afterwards, and no pointer and no length of the kernel's is ever
+//! kept in such a page.
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

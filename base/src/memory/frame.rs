@@ -13,6 +13,7 @@ use hal::{Contract, Machine, PAGE_SIZE, PhysAddr};
 use super::allocator::{address_of, give_frame, number_of, record_of, take_frame};
 use super::buddy::Record;
 use super::{OutOfMemory, copy};
+use crate::heap::injection;
 use crate::io::{Sink, Source};
 use crate::sync::Once;
 
@@ -34,6 +35,9 @@ impl Frame {
     /// A page whose contents are whatever was there before. Fill it before anyone else sees it.
     #[inline]
     pub fn uninitialised() -> Result<Frame, OutOfMemory> {
+        if injection::strikes() {
+            return Err(OutOfMemory);
+        }
         let number = take_frame()?;
         let number = NonZeroU32::new(number).ok_or(OutOfMemory)?;
         let frame = Frame { number };

@@ -22,7 +22,8 @@ mod table_tests;
 
 use abi::Errno;
 
-pub use allocator::{FrameCounts, allocate_contiguous, frame_counts, free_contiguous};
+pub(crate) use allocator::free_contiguous;
+pub use allocator::{FrameCounts, allocate_contiguous, frame_counts};
 pub use frame::{Frame, zero_frame};
 pub use hal::contract::PageRights;
 pub use hal::{PAGE_SIZE, PhysAddr, VirtAddr};

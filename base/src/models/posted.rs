@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::bounded;
+use crate::bell::Bell;
 use crate::posted::{Consumer, Entries, InFlight, Producer, Served};
 
 /// What is posted arrives whole, is served once, and its result comes back whole.
@@ -41,6 +42,39 @@ fn loom_posted_calls_are_served_once_and_arrive_whole() {
             assert_eq!(result, u64::from(number) + 100);
         }
         thread.join().unwrap();
+    });
+}
+
+/// Who posts while the scanner answers an earlier ring is not missed, though it sends no message when one
+/// is under way.
+#[test]
+fn loom_what_is_posted_before_a_ring_is_seen() {
+    bounded(3, || {
+        let shared = Arc::new((Entries::new(), InFlight::new(), Bell::new(), AtomicU32::new(0)));
+        let ring = |shared: &(Entries, InFlight, Bell, AtomicU32)| {
+            if shared.2.ring() {
+                shared.3.fetch_add(1, Ordering::Release);
+            }
+        };
+        // A message of before is under way.
+        ring(&shared);
+        let user = shared.clone();
+        let thread = loom::thread::spawn(move || {
+            Producer::new().post(&user.0, &AtomicU32::new(0), 7, 0, [0; 6]).unwrap();
+            ring(&user);
+        });
+        let mut consumer = Consumer::new();
+        let mut look = || {
+            if shared.3.swap(0, Ordering::Acquire) == 0 {
+                return 0;
+            }
+            shared.2.answer();
+            consumer.visit(&shared.0, &shared.1, 64, |_| Served::Done(0))
+        };
+        let mut served = look();
+        thread.join().unwrap();
+        served += look();
+        assert_eq!(served, 1);
     });
 }
 

@@ -105,3 +105,56 @@ fn loom_a_watcher_that_looks_after_registering_misses_nothing() {
         assert!(!shared.queue.has_waiters());
     });
 }
+
+/// Two takers wait, each with a registration of its own, and two wake-ups come. Whoever is told takes
+/// what is there and settles; nobody stays asleep while there is something to take.
+#[test]
+fn loom_takers_that_settle_and_takers_that_pass_on_leave_nothing_behind() {
+    use crate::wait::{Kind, Registration, Target};
+    use abi::fs::PollEvents;
+
+    /// As `Shared::take`, and not put off by somebody else who takes at the same time.
+    fn take_one(shared: &Shared) -> Option<()> {
+        let take = |tokens: usize| tokens.checked_sub(1);
+        shared.tokens.fetch_update(Ordering::AcqRel, Ordering::Relaxed, take).ok().map(drop)
+    }
+
+    async fn take_exclusively(shared: &Shared) {
+        let mut place: Option<Registration> = None;
+        core::future::poll_fn(|context| {
+            if take_one(shared).is_some() {
+                return core::task::Poll::Ready(());
+            }
+            if let Some(mut old) = place.take() {
+                old.settle();
+            }
+            let target = Target::Waker(context.waker().clone());
+            let mut new = shared.queue.watch(Kind::Taker, PollEvents::IN, target);
+            if take_one(shared).is_some() {
+                // One answered for; if it was told as well, that is for somebody else.
+                drop(new);
+                return core::task::Poll::Ready(());
+            }
+            if new.was_told() {
+                new.settle();
+                context.waker().wake_by_ref();
+            }
+            place = Some(new);
+            core::task::Poll::Pending
+        })
+        .await;
+    }
+
+    bounded(2, || {
+        let shared = Shared::prepared();
+        let other = shared.clone();
+        let thread = thread::spawn(move || block_on(take_exclusively(&other)));
+        for _ in 0..2 {
+            shared.tokens.fetch_add(1, Ordering::AcqRel);
+            shared.queue.notify(PollEvents::IN);
+        }
+        block_on(take_exclusively(&shared));
+        thread.join().unwrap();
+        assert_eq!(shared.tokens.load(Ordering::Relaxed), 0);
+    });
+}

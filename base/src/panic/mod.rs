@@ -3,6 +3,10 @@
 //! `catch` runs code and survives its panics; `contain` does the same for a future. The executor
 //! catches around every poll, so a panic ends one task at most. A panic outside is the end: it is
 //! reported with a backtrace and the machine is switched off.
+//!
+//! An allocation that fails where nobody asked for a `Result` unwinds in the same way, and the call that
+//! wanted the memory answers `ENOMEM`. Unwinding needs a little memory itself, which each core keeps
+//! back (`prepare_core`).
 
 use core::fmt;
 use core::future::Future;
@@ -14,20 +18,37 @@ use abi::Errno;
 #[cfg(target_os = "none")]
 mod bare;
 
-/// Something panicked; the panic handler has reported what and where.
+/// Code was unwound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Panicked;
+pub enum Panicked {
+    /// Something panicked; the panic handler has reported what and where.
+    Bug,
+    /// There was no memory for something that cannot do without.
+    OutOfMemory,
+}
 
 impl From<Panicked> for Errno {
-    fn from(_: Panicked) -> Errno {
-        Errno::EIO
+    fn from(panicked: Panicked) -> Errno {
+        match panicked {
+            Panicked::Bug => Errno::EIO,
+            Panicked::OutOfMemory => Errno::ENOMEM,
+        }
     }
 }
 
 impl fmt::Display for Panicked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a panic was caught")
+        f.write_str(match self {
+            Panicked::Bug => "a panic was caught",
+            Panicked::OutOfMemory => "an allocation failed",
+        })
     }
+}
+
+/// Sets memory aside with which this core can unwind when there is none. Called once per core.
+pub fn prepare_core() {
+    #[cfg(target_os = "none")]
+    crate::heap::stock_emergency();
 }
 
 /// Runs `f` and catches its panic. What `f` borrowed may be left half changed: throw it away, or be
@@ -37,7 +58,7 @@ pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
     #[cfg(target_os = "none")]
     return bare::catch(f);
     #[cfg(not(target_os = "none"))]
-    std::panic::catch_unwind(core::panic::AssertUnwindSafe(f)).map_err(|_| Panicked)
+    std::panic::catch_unwind(core::panic::AssertUnwindSafe(f)).map_err(|_| Panicked::Bug)
 }
 
 /// A future that ends with `Err(Panicked)` when a poll of `future` panics. The future is dropped at
@@ -55,7 +76,7 @@ pub fn poll_contained<F: Future>(
     match catch(|| place.as_mut().as_pin_mut().map(|future| future.poll(context))) {
         Ok(Some(Poll::Pending)) => Poll::Pending,
         Ok(Some(Poll::Ready(value))) => Poll::Ready(Ok(value)),
-        Ok(None) => Poll::Ready(Err(Panicked)),
+        Ok(None) => Poll::Ready(Err(Panicked::Bug)),
         Err(panicked) => {
             let _ = catch(|| place.set(None));
             Poll::Ready(Err(panicked))

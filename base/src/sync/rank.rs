@@ -48,26 +48,56 @@ classes! {
     INODE = 80;
     /// The table of file locks.
     FILE_LOCKS = 85;
+    /// The table of those who are told of files by signal.
+    FILE_SIGNALS = 86;
+    /// The table of those who watch files.
+    FILE_MARKS = 87;
+    /// The events of one watcher of files.
+    FILE_EVENTS = 88;
     /// A pipe.
     PIPE = 90;
+    /// The names of local sockets.
+    SOCKET_NAMES = 92;
+    /// The open files that are in messages of local sockets.
+    RIGHTS = 93;
+    /// A socket.
+    SOCKET = 95;
+    /// Open files from messages that nobody received, to be closed.
+    DISCARDED = 97;
     /// A terminal.
     TERMINAL = 100;
     /// The patched sites of an address space.
     SITES = 108;
     /// An address space.
     SPACE = 110;
+    /// The objects of one kind of System V IPC.
+    IPC_TABLE = 111;
+    /// One object of System V IPC.
+    IPC_OBJECT = 112;
+    /// The answer of one call that waits for such an object.
+    IPC_WAITER = 113;
+    /// A text in `/proc/sys`.
+    SETTINGS = 114;
     /// Futex buckets.
     FUTEX = 115;
     /// A page table; the parent's before the child's at fork, with `lock_nested`.
     PAGE_TABLE = 120;
+    /// What is left of directories and files that have ended.
+    GRAVE = 165;
     /// The queue of output to the host.
     CONSOLE = 170;
     /// A device and its driver.
     DEVICE = 180;
     /// Where the answer of a remote call arrives.
     CALL_SLOT = 190;
+    /// Which epoll instances watch which.
+    EPOLL_NESTING = 193;
+    /// What a watcher of wait queues was told; the lists of an epoll instance.
+    WATCHER = 195;
     /// A wait queue.
     WAIT_QUEUE = 200;
+    /// What users hold.
+    QUOTA = 205;
     /// A core's queue of timers.
     TIMER = 210;
     /// A core's executor.

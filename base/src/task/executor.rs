@@ -18,7 +18,7 @@ use super::queue::{Link, Popped, ReadyQueue};
 use super::storage::{Header, Task};
 use crate::cpu::{self, CpuId, CpuLocal, LocalSlot, PerCpu};
 use crate::memory::OutOfMemory;
-use crate::panic::{Contain, Panicked, contain};
+use crate::panic::{Contain, contain};
 use crate::{sync, time};
 
 /// Most tasks that `run_ready` polls before it returns.
@@ -199,7 +199,7 @@ impl<F: Future<Output = ()>, H: FnOnce()> Future for Hooked<F, H> {
             (Pin::new_unchecked(&mut this.future), &mut this.on_panic)
         };
         future.poll(context).map(|result| {
-            if let (Err(Panicked), Some(on_panic)) = (result, on_panic.take()) {
+            if let (Err(_), Some(on_panic)) = (result, on_panic.take()) {
                 on_panic();
             }
         })

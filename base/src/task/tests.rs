@@ -308,6 +308,6 @@ fn a_contained_future_reports_its_panic() {
             panic!("a test wants this panic");
         }
     }));
-    assert_eq!(result, Err(crate::panic::Panicked));
+    assert_eq!(result, Err(crate::panic::Panicked::Bug));
     assert_eq!(block_on_host(crate::panic::contain(async { 3 })), Ok(3));
 }

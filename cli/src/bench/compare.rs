@@ -108,7 +108,7 @@ mod tests {
     use crate::bench::suites;
 
     fn measured(value: f64) -> Vec<Outcome> {
-        let samples = Samples::from([("local getppid".to_owned(), vec![value; 3])]);
+        let samples = Samples::from([("auto getppid".to_owned(), vec![value; 3])]);
         outcomes(suites::find("null").unwrap(), &samples, false)
     }
 

@@ -182,10 +182,10 @@ mod tests {
             outcome.x_label = Some("calls".to_owned());
             outcome.x = Some(x);
             outcome.ferry = Some(2.0 * x);
-            outcome.figure = "local batch_{}".to_owned();
+            outcome.figure = "auto batch_{}".to_owned();
         }
         let page = markdown(&[("null", "about", record)]);
-        let expected = "### getppid by batch\n\n| calls | Ferry local, ns |\n|--:|--:|\n\
+        let expected = "### getppid by batch\n\n| calls | Ferry auto, ns |\n|--:|--:|\n\
                         | 1 | 2.00 |\n| 64 | 128 |\n";
         assert!(page.contains(expected), "{page}");
     }

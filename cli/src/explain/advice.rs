@@ -1,6 +1,6 @@
 //! Which path is best for a program, and why: a pure function of what was measured.
 
-use super::measure::PathFigures;
+use super::measure::{AUTO, PathFigures};
 use crate::run::CallFigures;
 
 /// A path has to be better than another by this share of its time to count as better.
@@ -56,7 +56,7 @@ pub struct CallCost {
 /// What is advised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// Index of the best path; nothing when they are alike or too little was measured.
+    /// Index of the best fixed path; nothing when they are alike or too little was measured.
     pub best: Option<usize>,
     /// The calls that cost most.
     pub dominant: Vec<CallCost>,
@@ -141,7 +141,7 @@ pub fn advise(paths: &[PathFigures]) -> Advice {
         None => None,
     };
     let mut advice = Advice { best: None, dominant, share_of_calls, reasons: Vec::new() };
-    let mut order: Vec<usize> = (0..paths.len()).collect();
+    let mut order: Vec<usize> = (0..paths.len()).filter(|&at| paths[at].path != AUTO).collect();
     order.sort_by(|a, b| paths[*a].program_ms.total_cmp(&paths[*b].program_ms));
     let [best, second, ..] = order[..] else { return advice };
     let (best, second) = (&paths[best], &paths[second]);
@@ -173,6 +173,7 @@ pub fn advise(paths: &[PathFigures]) -> Advice {
         Some(path) => advice.reasons.extend(why_elsewhere(path, paths)),
         None => {}
     }
+    advice.reasons.extend(what_auto_did(best, paths));
     advice.reasons.extend(paths.iter().filter_map(woken));
     advice.reasons.extend(caches(paths));
     advice
@@ -225,6 +226,19 @@ fn why_elsewhere(best: &PathFigures, paths: &[PathFigures]) -> Option<String> {
         _ => "its calls are carried out beside it".to_owned(),
     };
     Some(format!("With a core for its calls, {how}, which saves {saved:.0} ms beside one core."))
+}
+
+/// What the choice call by call came to, beside the best fixed path.
+fn what_auto_did(best: &PathFigures, paths: &[PathFigures]) -> Option<String> {
+    let auto = paths.iter().find(|path| path.path == AUTO)?;
+    let away = auto.calls.iter().filter(|call| call.way != "local");
+    let (calls, ..) = all_calls(auto);
+    Some(format!(
+        "Auto takes {:.2} times the time of {}: it sent {:.0} % of the calls to another core.",
+        auto.program_ms / best.program_ms.max(f64::MIN_POSITIVE),
+        best.path,
+        percent(away.map(|call| call.calls).sum(), calls)
+    ))
 }
 
 /// A core that has to be woken is slow to answer.
@@ -316,6 +330,21 @@ mod tests {
             text.contains("100 % of its calls need no trap") && text.contains("saves 60 ms"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn auto_stands_beside_the_best_path_and_is_none() {
+        let mut paths = short_calls([100.0, 200.0, 150.0]);
+        let calls = vec![
+            call("getppid", "local", 75_000, [50.0, 0.0, 150.0, 0.0]),
+            call("getppid", "remote", 25_000, [50.0, 400.0, 150.0, 500.0]),
+        ];
+        paths.push(path(AUTO, 90.0, calls));
+        let advice = advise(&paths);
+        assert_eq!(advice.best, Some(0));
+        let text = advice.reasons.join("\n");
+        assert!(text.contains("Auto takes 0.90 times the time of local"), "{text}");
+        assert!(text.contains("sent 25 % of the calls"), "{text}");
     }
 
     #[test]

@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use model::Counts;
 
+use super::Machine;
 use crate::model::Modelled;
 use crate::run::{CallFigures, Figures};
 use crate::status;
 
+/// The choice call by call, which stands beside the paths.
+pub const AUTO: &str = "auto";
 /// Name and cores of each path.
-const PATHS: [(&str, &str); 3] = [("local", "1"), ("remote", "2"), ("posted", "2")];
+const PATHS: [(&str, &str); 4] = [("local", "1"), ("remote", "2"), ("posted", "2"), (AUTO, "2")];
 /// How often a run is timed; the shortest counts.
 const TIMES: u32 = 2;
 /// A machine with the model may take so many times as long.
@@ -80,7 +83,11 @@ impl Drop for Folder {
 }
 
 /// Measures a program.
-pub fn measure(program: &[OsString], timeout: Duration) -> Result<Measured> {
+pub fn measure(
+    program: &[OsString],
+    machine_options: &Machine,
+    timeout: Duration,
+) -> Result<Measured> {
     let folder = Folder(std::env::temp_dir().join(format!("ferry-explain-{}", std::process::id())));
     std::fs::create_dir_all(&folder.0)
         .with_context(|| format!("cannot create {}", folder.0.display()))?;
@@ -90,10 +97,11 @@ pub fn measure(program: &[OsString], timeout: Duration) -> Result<Measured> {
     let mut paths = Vec::new();
     for (path, cpus) in PATHS {
         eprintln!("ferry explain: {path}");
+        let options = machine_options.words(cpus);
         let machine = |program: &[OsString]| -> Result<Result<Run, Output>> {
             let mut best: Option<Run> = None;
             for _ in 0..TIMES {
-                match timed(&folder.0, path, cpus, program, timeout)? {
+                match timed(&folder.0, path, &options, program, timeout)? {
                     Err(output) => return Ok(Err(output)),
                     Ok(run) => {
                         best = Some(match best.take() {
@@ -114,7 +122,7 @@ pub fn measure(program: &[OsString], timeout: Duration) -> Result<Measured> {
             Err(output) => return Ok(Measured::Failed(tell_failure(path, &output))),
         };
         let modelled = |program: &[OsString]| {
-            modelled(&folder.0, path, cpus, program, timeout * MODEL_SLOWNESS)
+            modelled(&folder.0, path, &options, program, timeout * MODEL_SLOWNESS)
         };
         let modelled = modelled(program).and_then(|with| Ok(less(&with, &modelled(&nothing)?)));
         if let Err(error) = &modelled {
@@ -133,9 +141,9 @@ pub fn measure(program: &[OsString], timeout: Duration) -> Result<Measured> {
     Ok(Measured::Paths(paths))
 }
 
-fn command(path: &str, cpus: &str, timeout: Duration) -> Result<Command> {
+fn command(path: &str, options: &[String], timeout: Duration) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["run", "--path", path, "--cpus", cpus]);
+    command.args(["run", "--path", path]).args(options);
     command.args(["--timeout", &timeout.as_secs_f64().to_string()]);
     // What the program prints is of no interest, and a pipe that nobody reads would stop it.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -146,12 +154,12 @@ fn command(path: &str, cpus: &str, timeout: Duration) -> Result<Command> {
 fn timed(
     folder: &Path,
     path: &str,
-    cpus: &str,
+    options: &[String],
     program: &[OsString],
     timeout: Duration,
 ) -> Result<Result<Run, Output>> {
     let file = folder.join("figures.json");
-    let mut command = command(path, cpus, timeout)?;
+    let mut command = command(path, options, timeout)?;
     command.arg("--figures").arg(&file).arg("--").args(program);
     let start = Instant::now();
     let output = command.output().context("cannot run the tool itself")?;
@@ -168,12 +176,12 @@ fn timed(
 fn modelled(
     folder: &Path,
     path: &str,
-    cpus: &str,
+    options: &[String],
     program: &[OsString],
     timeout: Duration,
 ) -> Result<Counts> {
     let file = folder.join("model.json");
-    let mut command = command(path, cpus, timeout)?;
+    let mut command = command(path, options, timeout)?;
     command.arg("--model").arg(&file).arg("--").args(program);
     let output = command.output().context("cannot run the tool itself")?;
     if !output.status.success() {

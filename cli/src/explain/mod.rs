@@ -21,7 +21,7 @@ use measure::Measured;
 #[derive(clap::Args)]
 #[command(
     override_usage = "ferry explain [OPTIONS] -- PROGRAM [ARGS]...",
-    after_help = "PROGRAM runs three times on each call path, without input; what it prints is not \
+    after_help = "PROGRAM runs three times on each call path and with auto, without input; what it prints is not \
         shown.\nIt has to end by itself, with status 0. Statuses are those of `ferry run`.\n\n\
         Example:\n  ferry explain -- busybox find /usr -name '*.so'"
 )]
@@ -29,19 +29,82 @@ pub struct Arguments {
     /// Stop any run after this time, with exit status 124; ten times it with the model.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds)]
     timeout: Duration,
+    #[command(flatten)]
+    machine: Machine,
     /// The program and its arguments.
     #[arg(value_name = "PROGRAM", required = true, last = true, hide = true)]
     program: Vec<OsString>,
 }
 
+/// Options of `ferry run` that each run gets as they are.
+#[derive(clap::Args, Default)]
+pub struct Machine {
+    /// Cores of the machine, but for the path local [default: 2].
+    #[arg(long, value_name = "N")]
+    cpus: Option<String>,
+    /// Memory of the machine, in M or G.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Set a variable, or pass this machine's value on.
+    #[arg(long, value_name = "K[=V]")]
+    env: Vec<String>,
+    /// Working directory in the guest.
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// Add a file or folder, and what it needs to run.
+    #[arg(long, value_name = "HOST[:GUEST]")]
+    file: Vec<String>,
+    /// Use a prepared root, which then has PROGRAM and `true` too.
+    #[arg(long, value_name = "DIR|FILE.cpio")]
+    rootfs: Option<String>,
+}
+
+impl Machine {
+    /// The words for `ferry run` with so many cores, unless others are wanted.
+    fn words(&self, cpus: &str) -> Vec<String> {
+        let cpus = self.cpus.as_deref().filter(|_| cpus != "1").unwrap_or(cpus);
+        let one = |name: &str, value: &Option<String>| {
+            value.iter().flat_map(|value| [name.to_owned(), value.clone()]).collect::<Vec<_>>()
+        };
+        let many = |name: &str, values: &[String]| {
+            values.iter().flat_map(|value| [name.to_owned(), value.clone()]).collect()
+        };
+        [
+            vec!["--cpus".to_owned(), cpus.to_owned()],
+            one("--memory", &self.memory),
+            many("--env", &self.env),
+            one("--cwd", &self.cwd),
+            many("--file", &self.file),
+            one("--rootfs", &self.rootfs),
+        ]
+        .concat()
+    }
+}
+
 /// Carries out `ferry explain`; returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8> {
-    match measure::measure(&arguments.program, arguments.timeout)? {
+    match measure::measure(&arguments.program, &arguments.machine, arguments.timeout)? {
         Measured::Failed(status) => Ok(status),
         Measured::Paths(paths) => {
             let advice = advice::advise(&paths);
             print!("{}", text::of(&arguments.program, &paths, &advice));
             Ok(0)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_the_machine_are_passed_on() {
+        let machine = Machine {
+            cpus: Some("4".to_owned()),
+            file: vec!["a".to_owned(), "b:/c".to_owned()],
+            ..Machine::default()
+        };
+        assert_eq!(machine.words("2"), ["--cpus", "4", "--file", "a", "--file", "b:/c"]);
+        assert_eq!(machine.words("1")[..2], ["--cpus", "1"]);
     }
 }

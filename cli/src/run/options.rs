@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use policy::place::{CoreSet, Layout, LayoutError};
+use policy::place::{self, CoreSet, Layout, LayoutError};
 
 use crate::image::AddedFile;
 use crate::image::program::GUEST_PATH;
@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Cores of the machine (1 to 8).
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_cpus)]
     pub cpus: usize,
-    /// The program's cores, as in 0,2-3 [default: all others].
+    /// The program's cores, as in 0,2-3 [default: all others; with --path auto, all].
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     app_cores: Option<CoreSet>,
     /// Cores that serve its calls [default: the last].
@@ -41,11 +41,11 @@ pub struct Arguments {
     /// Memory of the machine, in M or G.
     #[arg(long = "memory", value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
     pub memory_mib: u64,
-    /// Cores that system calls run on.
+    /// How system calls are carried: each by its cheapest path, or all by one.
     #[arg(
         long,
-        value_name = "local|remote|posted",
-        default_value = "remote",
+        value_name = "auto|local|remote|posted",
+        default_value = "auto",
         value_enum,
         hide_possible_values = true
     )]
@@ -100,6 +100,8 @@ pub struct Arguments {
 /// How system calls are carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum CallPath {
+    /// Each call by its cheapest path; every core runs programs.
+    Auto,
     Local,
     Remote,
     /// Without a trap where possible: written to a page shared with a kernel core.
@@ -131,6 +133,9 @@ impl LogLevel {
 impl Arguments {
     /// Which cores are for what.
     pub fn layout(&self) -> Result<Layout> {
+        if self.path == CallPath::Auto && self.app_cores.is_none() && self.kernel_cores.is_none() {
+            return Ok(place::shared(self.cpus));
+        }
         let chosen = Layout::choose(self.cpus, self.app_cores, self.kernel_cores);
         Ok(chosen.map_err(|error| {
             Usage(match error {
@@ -146,6 +151,7 @@ impl Arguments {
     /// The kernel's command line.
     pub fn command_line(&self, layout: &Layout) -> String {
         let path = match self.path {
+            CallPath::Auto => "auto",
             CallPath::Local => "local",
             CallPath::Remote => "remote",
             CallPath::Posted => "posted",
@@ -321,9 +327,11 @@ mod tests {
     }
 
     #[test]
-    fn by_default_the_last_of_two_cores_runs_the_calls() {
-        let line = "ferry.path=remote ferry.app=0 ferry.kernel=1 ferry.log=warn";
+    fn by_default_all_cores_run_programs_and_the_last_serves_calls_too() {
+        let line = "ferry.path=auto ferry.app=0-1 ferry.kernel=1 ferry.log=warn";
         assert_eq!(command_line(&[]), line);
+        let line = "ferry.path=remote ferry.app=0 ferry.kernel=1 ferry.log=warn";
+        assert_eq!(command_line(&["--path", "remote"]), line);
         assert_eq!(parse(&[]).program, ["true", "--version"]);
     }
 

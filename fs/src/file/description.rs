@@ -1,23 +1,24 @@
 //! Open file descriptions: what descriptors refer to.
 
-use super::{File, Transfer};
+use super::owner::OwnerCell;
+use super::{File, Transfer, signals};
+use crate::epoll::WatchedBy;
 use crate::identity::Caller;
 use crate::inode::{DirectoryEntry, Inode};
 use crate::lock;
 use crate::mount::Location;
+use crate::notify;
 use abi::Errno;
 use abi::fs::OpenFlags;
+use abi::fs::notify::Events;
 use alloc::sync::Arc;
 use base::io::{Sink, Source};
 use base::sync::{Mutex, rank};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Flags that `F_SETFL` can change.
-pub const CHANGEABLE_FLAGS: OpenFlags = OpenFlags::APPEND
-    .union(OpenFlags::NONBLOCK)
-    .union(OpenFlags::ASYNC)
-    .union(OpenFlags::DIRECT)
-    .union(OpenFlags::NOATIME);
+/// Flags that `F_SETFL` can change, besides `O_ASYNC`.
+pub const CHANGEABLE_FLAGS: OpenFlags =
+    OpenFlags::APPEND.union(OpenFlags::NONBLOCK).union(OpenFlags::DIRECT).union(OpenFlags::NOATIME);
 
 /// An open file description: what `open` makes and `dup` and `fork` share.
 ///
@@ -34,10 +35,12 @@ pub struct OpenFile {
     counts_as_writer: bool,
     /// Some lock was taken through it; to be released with it.
     pub(crate) has_locks: AtomicBool,
-    owner_kind: AtomicI32,
-    owner: AtomicI32,
-    owner_signal: AtomicI32,
+    /// Somebody is told of what happens in this directory; to be forgotten with it.
+    watches_directory: AtomicBool,
+    pub(super) owner: OwnerCell,
     id: u64,
+    /// Interests of epoll instances in it.
+    watched_by: WatchedBy,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -58,10 +61,7 @@ impl OpenFile {
         let path_only = flags.contains(OpenFlags::PATH);
         let counts_as_writer = match location.inode.writers() {
             Some(writers) if flags.writes() && !path_only => {
-                let add = |count: i32| if count < 0 { None } else { Some(count + 1) };
-                writers
-                    .fetch_update(Ordering::AcqRel, Ordering::Acquire, add)
-                    .map_err(|_| Errno::ETXTBSY)?;
+                add_writer(writers)?;
                 true
             }
             _ => false,
@@ -82,16 +82,21 @@ impl OpenFile {
             position: Mutex::new(&rank::OPEN_FILE, 0),
             counts_as_writer,
             has_locks: AtomicBool::new(false),
-            owner_kind: AtomicI32::new(1),
-            owner: AtomicI32::new(0),
-            owner_signal: AtomicI32::new(0),
+            watches_directory: AtomicBool::new(false),
+            owner: OwnerCell::new(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            watched_by: WatchedBy::new(),
         }))
     }
 
     /// A number that no other description has or had.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The interests of epoll instances in it.
+    pub(crate) fn watched_by(&self) -> &WatchedBy {
+        &self.watched_by
     }
 
     /// The behaviour.
@@ -157,12 +162,22 @@ impl OpenFile {
         let count = self.file.read(*position, sink, transfer)?;
         *position = position.saturating_add(count as u64);
         drop(position);
-        self.note_access();
+        self.note_access(count);
         Ok(count)
     }
 
     /// Writes at the position, or at the end when it appends, and moves the position.
     pub fn write(&self, source: &mut dyn Source, transfer: Transfer) -> Result<usize, Errno> {
+        self.write_as(source, transfer, self.flags().contains(OpenFlags::APPEND))
+    }
+
+    /// As `write`, whatever the flags say about appending.
+    pub fn write_as(
+        &self,
+        source: &mut dyn Source,
+        transfer: Transfer,
+        appends: bool,
+    ) -> Result<usize, Errno> {
         if !self.file.is_seekable() {
             return self.file.write(0, source, transfer);
         }
@@ -174,12 +189,14 @@ impl OpenFile {
             return Ok(count);
         }
         let mut position = self.position.lock();
-        let (start, count) = if self.flags().contains(OpenFlags::APPEND) {
+        let (start, count) = if appends {
             self.file.append(source, transfer)?
         } else {
             (*position, self.file.write(*position, source, transfer)?)
         };
         *position = start.saturating_add(count as u64);
+        drop(position);
+        self.note_change(count);
         Ok(count)
     }
 
@@ -197,7 +214,7 @@ impl OpenFile {
             self.file.prepare(offset)?;
         }
         let count = self.file.read(offset, sink, transfer)?;
-        self.note_access();
+        self.note_access(count);
         Ok(count)
     }
 
@@ -212,15 +229,31 @@ impl OpenFile {
         if !self.file.is_seekable() {
             return Err(Errno::ESPIPE);
         }
-        if append {
-            return self.file.append(source, transfer).map(|(_, count)| count);
-        }
-        self.file.write(offset, source, transfer)
+        let count = if append {
+            self.file.append(source, transfer)?.1
+        } else {
+            self.file.write(offset, source, transfer)?
+        };
+        self.note_change(count);
+        Ok(count)
     }
 
-    fn note_access(&self) {
-        if !self.flags().contains(OpenFlags::NOATIME) && self.location.mount.updates_access_time() {
-            self.location.inode.note_access();
+    /// Bytes were written: those who watch the file are told.
+    #[inline]
+    fn note_change(&self, count: usize) {
+        if count > 0 {
+            notify::event(self.inode(), Events::MODIFY);
+        }
+    }
+
+    /// Something was read: notes the time, and tells those who watch the file.
+    #[inline]
+    fn note_access(&self, count: usize) {
+        if count > 0 {
+            notify::event(self.inode(), Events::ACCESS);
+        }
+        if !self.flags().contains(OpenFlags::NOATIME) {
+            self.location.note_access();
         }
     }
 
@@ -256,35 +289,24 @@ impl OpenFile {
             taken
         })?;
         *self.position.lock() = reached;
-        self.note_access();
+        self.note_access(1);
         Ok(())
     }
 
-    /// Who gets `SIGIO`: kind (0 thread, 1 process, 2 group) and id.
-    pub fn owner(&self) -> (i32, i32) {
-        (self.owner_kind.load(Ordering::Relaxed), self.owner.load(Ordering::Relaxed))
+    /// Whether somebody may be told of what happens in this directory (`F_NOTIFY`).
+    pub fn watches_directory(&self) -> bool {
+        self.watches_directory.load(Ordering::Acquire)
     }
 
-    /// Changes who gets `SIGIO`.
-    pub fn set_owner(&self, kind: i32, id: i32) {
-        self.owner_kind.store(kind, Ordering::Relaxed);
-        self.owner.store(id, Ordering::Relaxed);
-    }
-
-    /// The signal that is sent instead of `SIGIO`; 0 for `SIGIO`.
-    pub fn owner_signal(&self) -> i32 {
-        self.owner_signal.load(Ordering::Relaxed)
-    }
-
-    /// Changes the signal that is sent instead of `SIGIO`.
-    pub fn set_owner_signal(&self, signal: i32) {
-        self.owner_signal.store(signal, Ordering::Relaxed);
+    pub(crate) fn note_directory_watch(&self) {
+        self.watches_directory.store(true, Ordering::Release);
     }
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
         OPEN.fetch_sub(1, Ordering::Relaxed);
+        self.watched_by.end();
         if self.counts_as_writer
             && let Some(writers) = self.location.inode.writers()
         {
@@ -293,7 +315,47 @@ impl Drop for OpenFile {
         if *self.has_locks.get_mut() {
             lock::release_description(self);
         }
+        if *self.watches_directory.get_mut() {
+            notify::forget_description(self);
+        }
+        let flags = self.flags();
+        if flags.contains(OpenFlags::ASYNC) {
+            signals::forget(self.id);
+        }
+        if !flags.contains(OpenFlags::PATH) {
+            let writes = flags.writes();
+            let closed = if writes { Events::CLOSE_WRITE } else { Events::CLOSE_NOWRITE };
+            notify::event(self.inode(), closed);
+        }
     }
+}
+
+/// Keeps a file from being executed while it is changed through no descriptor that may write.
+pub struct WriteAccess<'a>(Option<&'a AtomicI32>);
+
+impl<'a> WriteAccess<'a> {
+    /// `ETXTBSY` when the file is being executed.
+    pub fn to(inode: &'a Arc<dyn Inode>) -> Result<WriteAccess<'a>, Errno> {
+        let writers = inode.writers();
+        if let Some(writers) = writers {
+            add_writer(writers)?;
+        }
+        Ok(WriteAccess(writers))
+    }
+}
+
+impl Drop for WriteAccess<'_> {
+    fn drop(&mut self) {
+        if let Some(writers) = self.0 {
+            writers.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+fn add_writer(writers: &AtomicI32) -> Result<(), Errno> {
+    let add = |count: i32| if count < 0 { None } else { count.checked_add(1) };
+    let added = writers.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
+    added.map(|_| ()).map_err(|_| Errno::ETXTBSY)
 }
 
 /// Keeps a file from being opened for writing while it is executed.

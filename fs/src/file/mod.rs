@@ -4,9 +4,14 @@
 //! regular files, directories and mere places.
 
 mod description;
+mod owner;
 mod regular;
+mod signals;
 
-pub use description::{CHANGEABLE_FLAGS, OpenFile, WriteDenial, deny_writes, open_count};
+pub use description::{
+    CHANGEABLE_FLAGS, OpenFile, WriteAccess, WriteDenial, deny_writes, open_count,
+};
+pub use owner::{Owner, OwnerKind, Reason, set_sender};
 pub use regular::{DirectoryFile, MAX_FILE_SIZE, PathFile, RegularFile};
 
 use crate::identity::Caller;
@@ -16,6 +21,7 @@ use crate::poll::{ALWAYS_READY, PollTable};
 use crate::terminal::Terminal;
 use abi::Errno;
 use abi::fs::{OpenFlags, PollEvents, seek};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::io::{Sink, Source};
@@ -23,8 +29,10 @@ use base::memory::Frame;
 use core::any::Any;
 
 /// How one transfer is to be done.
-#[derive(Clone, Copy, Debug)]
-pub struct Transfer {
+#[derive(Clone, Copy)]
+pub struct Transfer<'a> {
+    /// Who reads or writes; `None` for the kernel itself.
+    pub caller: Option<&'a dyn Caller>,
     /// The time that `File::read_timeout_ns` gave has passed: answer with what is there.
     pub expired: bool,
     /// Answer with what is there rather than wait for more (`O_NONBLOCK`).
@@ -33,10 +41,10 @@ pub struct Transfer {
     pub size_limit: u64,
 }
 
-impl Transfer {
+impl Transfer<'_> {
     /// Nothing special.
-    pub const PLAIN: Transfer =
-        Transfer { expired: false, nonblocking: false, size_limit: u64::MAX };
+    pub const PLAIN: Transfer<'static> =
+        Transfer { caller: None, expired: false, nonblocking: false, size_limit: u64::MAX };
 }
 
 /// What an `ioctl` answers: its return value, and bytes for the caller's argument.
@@ -102,7 +110,8 @@ pub trait File: Send + Sync + Any {
     fn is_generated(&self) -> bool {
         false
     }
-    /// Called before a read at an offset, with no lock held.
+    /// Called before a read at an offset, with no lock held. `EAGAIN`: it has done a part of what it must
+    /// do before that; it is to be called again.
     fn prepare(&self, _offset: u64) -> Result<(), Errno> {
         Ok(())
     }
@@ -120,6 +129,20 @@ pub trait File: Send + Sync + Any {
     fn poll(&self, events: PollEvents, table: Option<&mut PollTable<'_>>) -> PollEvents {
         let _ = table;
         events & ALWAYS_READY
+    }
+    /// As `poll`, for a file whose readiness depends on who asks.
+    fn poll_for(
+        &self,
+        _caller: &dyn Caller,
+        events: PollEvents,
+        table: Option<&mut PollTable<'_>>,
+    ) -> PollEvents {
+        self.poll(events, table)
+    }
+    /// Whether epoll can watch it: its readiness changes, and it says when. Regular files and
+    /// directories are always ready.
+    fn can_be_watched(&self) -> bool {
+        !self.is_seekable()
     }
     /// Whether `admit` may refuse; the same for as long as the file is there.
     fn is_guarded(&self) -> bool {
@@ -168,10 +191,18 @@ pub trait File: Send + Sync + Any {
     fn terminal(&self) -> Option<Arc<Terminal>> {
         None
     }
-    /// Status flags may not be what a file wants: checked before `F_SETFL`.
-    fn check_flags(&self, _flags: OpenFlags) -> Result<(), Errno> {
-        Ok(())
+    /// Whether the flag `O_DIRECT` means something: `EINVAL` where it does not.
+    fn takes_direct(&self) -> bool {
+        false
     }
+    /// `F_SETFL` has changed the status flags.
+    fn flags_changed(&self, _flags: OpenFlags) {}
+    /// Lines of its own in `/proc/PID/fdinfo`.
+    fn information(&self) -> String {
+        String::new()
+    }
+    /// A descriptor of the file in a table was closed; the table is known by its number.
+    fn descriptor_closed(&self, _table: u64) {}
     /// The file as its concrete type.
     fn as_any(&self) -> &dyn Any;
 }

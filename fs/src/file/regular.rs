@@ -155,7 +155,11 @@ impl File for DirectoryFile {
     }
 
     fn seek(&self, position: u64, offset: i64, whence: i32) -> Result<u64, Errno> {
-        seek_in(i64::MAX as u64, position, offset, whence)
+        // A directory has no end to count from.
+        if whence == seek::SEEK_END {
+            return Err(Errno::EINVAL);
+        }
+        seek_in(0, position, offset, whence)
     }
 
     fn as_any(&self) -> &dyn Any {

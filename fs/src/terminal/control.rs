@@ -7,12 +7,14 @@ use zerocopy::{FromBytes, IntoBytes};
 pub fn input_size(request: u32) -> Result<usize, Errno> {
     Ok(match request {
         TCSETS | TCSETSW | TCSETSF => size_of::<Termios>(),
+        TCSETA | TCSETAW | TCSETAF => size_of::<OldTermios>(),
         TCSETS2 | TCSETSW2 | TCSETSF2 => size_of::<Termios2>(),
         TIOCSWINSZ => size_of::<WindowSize>(),
         TIOCSPGRP | TIOCSPTLCK => 4,
         TIOCSTI => 1,
-        TCGETS | TCGETS2 | TCSBRK | TCSBRKP | TCXONC | TCFLSH | TIOCEXCL | TIOCNXCL | TIOCSCTTY
-        | TIOCGPGRP | TIOCOUTQ | TIOCGWINSZ | FIONREAD | TIOCNOTTY | TIOCGSID | TIOCGDEV => 0,
+        TCGETS | TCGETS2 | TCGETA | TCSBRK | TCSBRKP | TCXONC | TCFLSH | TIOCEXCL | TIOCNXCL
+        | TIOCSCTTY | TIOCGPGRP | TIOCOUTQ | TIOCGWINSZ | FIONREAD | TIOCNOTTY | TIOCGSID
+        | TIOCGDEV => 0,
         _ => return Err(Errno::ENOTTY),
     })
 }
@@ -78,14 +80,17 @@ impl Terminal {
         if !is_leader || caller.controlling_terminal().is_some() {
             return Err(Errno::EPERM);
         }
-        let may_steal = steal && caller.identity().privileged;
-        {
+        let may_steal = steal && caller.identity().is_capable(Capability::Administer);
+        let robbed = {
             let mut state = self.state.lock();
             if state.session != 0 && !may_steal {
                 return Err(Errno::EPERM);
             }
-            state.session = session;
             state.foreground = group;
+            core::mem::replace(&mut state.session, session)
+        };
+        if robbed != 0 {
+            caller.take_terminal_from(robbed);
         }
         caller.set_controlling_terminal(self.me.upgrade());
         Ok(())
@@ -138,6 +143,9 @@ impl Terminal {
         let changes = matches!(
             request,
             TCSETS
+                | TCSETA
+                | TCSETAW
+                | TCSETAF
                 | TCSETSW
                 | TCSETSF
                 | TCSETS2
@@ -160,6 +168,18 @@ impl Terminal {
             TCGETS2 => {
                 let settings = self.state.lock().discipline.settings;
                 return Ok(IoctlAnswer::bytes(settings.as_bytes()));
+            }
+            TCGETA => {
+                let settings = self.state.lock().discipline.settings.basic;
+                return Ok(IoctlAnswer::bytes(OldTermios::of(&settings).as_bytes()));
+            }
+            TCSETA | TCSETAW | TCSETAF => {
+                let old: OldTermios = decode(input)?;
+                let mut state = self.state.lock();
+                let mut settings = state.discipline.settings;
+                old.put_into(&mut settings.basic);
+                state.discipline.set(settings);
+                self.settings_changed(&mut state.discipline, request == TCSETAF);
             }
             TCSETS | TCSETSW | TCSETSF => {
                 let basic: Termios = decode(input)?;

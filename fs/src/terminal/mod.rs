@@ -20,6 +20,7 @@ use crate::file::{File, IoctlAnswer, Transfer};
 use crate::identity::Caller;
 use crate::poll::PollTable;
 use abi::Errno;
+use abi::capability::Capability;
 use abi::fs::{OpenFlags, PollEvents};
 use abi::terminal::*;
 use alloc::sync::{Arc, Weak};
@@ -241,7 +242,10 @@ impl Terminal {
             if state.is_locked || state.is_hung_up {
                 return Err(Errno::EIO);
             }
-            if state.is_exclusive && state.openings > 0 && !caller.identity().privileged {
+            if state.is_exclusive
+                && state.openings > 0
+                && !caller.identity().is_capable(Capability::Administer)
+            {
                 return Err(Errno::EBUSY);
             }
             state.openings += 1;
@@ -302,7 +306,7 @@ impl File for TerminalFile {
         let terminal = &self.terminal;
         if let Some(table) = table {
             table.register(&terminal.readable);
-            table.register(&terminal.writable);
+            table.register_for(&terminal.writable, PollEvents::WRITABLE);
         }
         let state = terminal.state.lock();
         let mut ready = PollEvents::empty();

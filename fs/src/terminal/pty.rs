@@ -11,6 +11,7 @@ use crate::open::{Request, open_location};
 use abi::fs::make_device;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use base::heap::tree;
 
 /// Major number of slaves.
 pub const SLAVE_MAJOR: u32 = 136;
@@ -39,7 +40,7 @@ pub fn open_ptmx(caller: &dyn Caller) -> Result<Arc<dyn File>, Errno> {
         let mut pairs = PAIRS.lock();
         let number = (0..LIMIT).find(|number| !pairs.contains_key(number)).ok_or(Errno::ENOSPC)?;
         let terminal = Terminal::make(make_device(SLAVE_MAJOR, number), true);
-        pairs.insert(number, Arc::downgrade(&terminal));
+        tree::insert(&mut pairs, number, Arc::downgrade(&terminal));
         (number, terminal)
     };
     // From here on, dropping the master gives the number back.
@@ -121,7 +122,7 @@ impl File for PtyMaster {
     fn poll(&self, events: PollEvents, table: Option<&mut PollTable<'_>>) -> PollEvents {
         if let Some(table) = table {
             table.register(&self.terminal.output_ready);
-            table.register(&self.terminal.input_room);
+            table.register_for(&self.terminal.input_room, PollEvents::WRITABLE);
         }
         let state = self.terminal.state.lock();
         let mut ready = PollEvents::empty();

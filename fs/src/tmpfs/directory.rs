@@ -5,8 +5,10 @@
 
 use super::node::Node;
 use crate::inode::Inode;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use base::heap::tree;
 use hashbrown::HashMap;
 
 /// Cookies below this one stand for `.` and `..`.
@@ -27,6 +29,8 @@ pub struct Entries {
     next_cookie: u64,
     /// The directory has been removed: nothing can be added any more.
     pub is_dead: bool,
+    /// The next in the list of directories whose entries are to be freed.
+    pub next_dead: Option<Box<Entries>>,
 }
 
 impl Entries {
@@ -36,6 +40,7 @@ impl Entries {
             names: BTreeMap::new(),
             next_cookie: FIRST_COOKIE,
             is_dead: false,
+            next_dead: None,
         }
     }
 
@@ -58,9 +63,15 @@ impl Entries {
         }
         let cookie = self.next_cookie;
         self.next_cookie += 1;
-        self.names.insert(cookie, name.clone());
+        tree::insert(&mut self.names, cookie, name.clone());
         self.by_name.insert(name.clone(), Entry { cookie, node });
         None
+    }
+
+    /// Takes any entry out.
+    pub fn pop(&mut self) -> Option<Arc<Node>> {
+        let (_, name) = self.names.pop_last()?;
+        self.by_name.remove(&name).map(|entry| entry.node)
     }
 
     pub fn remove(&mut self, name: &[u8]) -> Option<Arc<Node>> {

@@ -8,12 +8,17 @@
 //! the shape of the tree (create, link, remove, rename) hold `Shared::changes` as well, one at a time
 //! per file system, so that a rename may look at several directories while nothing moves.
 //!
-//! Left out: extended attributes, quotas, swapping.
+//! Trees are freed without recursion, and large files a piece at a time (`grave`).
+//!
+//! Left out: quotas, swapping.
 
 mod directory;
+mod extended;
+mod grave;
 mod node;
 mod pages;
 
+pub use grave::take_pages as bury;
 pub use node::Node;
 
 use crate::inode::{
@@ -29,6 +34,14 @@ use base::memory::{PAGE_SIZE, frame_counts};
 use base::sync::{Mutex, rank};
 use core::sync::atomic::{AtomicU64, Ordering};
 
+/// Pages of content in all file systems of this kind.
+static PAGES: AtomicU64 = AtomicU64::new(0);
+
+/// Pages of content that all file systems of this kind hold.
+pub fn page_count() -> u64 {
+    PAGES.load(Ordering::Relaxed)
+}
+
 /// What all nodes of one tmpfs share.
 pub(crate) struct Shared {
     device: u64,
@@ -37,6 +50,8 @@ pub(crate) struct Shared {
     page_limit: AtomicU64,
     used_nodes: AtomicU64,
     node_limit: AtomicU64,
+    /// Bytes of extended attributes.
+    attribute_bytes: AtomicU64,
     /// Held while the shape of the tree changes.
     changes: Mutex<()>,
 }
@@ -49,11 +64,20 @@ impl Shared {
 
     /// Counts pages in before they are allocated. `ENOSPC` at the limit.
     fn reserve_pages(&self, count: u64) -> Result<(), Errno> {
-        reserve(&self.used_pages, &self.page_limit, count)
+        reserve(&self.used_pages, &self.page_limit, count)?;
+        PAGES.fetch_add(count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Pages that may still be counted in.
+    fn free_pages(&self) -> u64 {
+        let limit = self.page_limit.load(Ordering::Relaxed);
+        limit.saturating_sub(self.used_pages.load(Ordering::Relaxed))
     }
 
     fn release_pages(&self, count: u64) {
         self.used_pages.fetch_sub(count, Ordering::Relaxed);
+        PAGES.fetch_sub(count, Ordering::Relaxed);
     }
 
     fn reserve_node(&self) -> Result<(), Errno> {
@@ -171,6 +195,7 @@ impl TmpFs {
             page_limit: AtomicU64::new(options.pages.unwrap_or(default_limit)),
             used_nodes: AtomicU64::new(0),
             node_limit: AtomicU64::new(options.nodes.unwrap_or(default_limit)),
+            attribute_bytes: AtomicU64::new(0),
             changes: Mutex::new(&rank::TREE_CHANGE, ()),
         });
         let root = Node::new(

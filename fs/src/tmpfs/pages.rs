@@ -8,10 +8,13 @@ use super::Shared;
 use abi::Errno;
 use abi::fs::Seals;
 use alloc::collections::BTreeMap;
+use base::heap::tree;
 use base::io::Source;
 use base::memory::{Frame, PAGE_SIZE, reserve};
 
 const PAGE: u64 = PAGE_SIZE as u64;
+/// Pages that one `fill` or `punch` makes or frees.
+const PAGES_AT_ONCE: u64 = 256;
 
 /// Where the bytes of one page are.
 pub enum Spot {
@@ -41,12 +44,20 @@ impl Pages {
         Pages { size, frames: BTreeMap::new(), borrowed: bytes, seals: Seals::SEAL }
     }
 
+    /// All frames, to be freed elsewhere.
+    pub fn take_frames(&mut self) -> BTreeMap<u64, Frame> {
+        core::mem::take(&mut self.frames)
+    }
+
     pub fn frame_count(&self) -> u64 {
         self.frames.len() as u64
     }
 
     /// Blocks of 512 bytes that the content takes.
     pub fn blocks(&self) -> u64 {
+        if self.borrowed.is_empty() {
+            return self.frame_count() * (PAGE / 512);
+        }
         let borrowed = (self.borrowed.len() as u64).div_ceil(PAGE);
         let own = self.frames.range(borrowed..).count() as u64;
         (borrowed + own) * (PAGE / 512)
@@ -93,7 +104,7 @@ impl Pages {
             if let Some(bytes) = bytes {
                 frame.write(0, bytes);
             }
-            self.frames.insert(index, frame);
+            tree::insert(&mut self.frames, index, frame);
         }
         self.frames.get(&index).ok_or(Errno::EIO)
     }
@@ -153,7 +164,7 @@ impl Pages {
                     frame.write(count, rest);
                 }
             }
-            self.frames.insert(index, frame);
+            tree::insert(&mut self.frames, index, frame);
             return Ok(count);
         }
         Ok(self.frame(index, shared)?.write_from(within, length, source))
@@ -163,7 +174,7 @@ impl Pages {
     pub fn resize(&mut self, size: u64, shared: &Shared) -> BTreeMap<u64, Frame> {
         let mut cut = BTreeMap::new();
         if size < self.size {
-            cut = self.frames.split_off(&size.div_ceil(PAGE));
+            cut = tree::split_off(&mut self.frames, &size.div_ceil(PAGE));
             shared.release_pages(cut.len() as u64);
             let tail = (size % PAGE) as usize;
             if tail != 0
@@ -181,33 +192,58 @@ impl Pages {
         cut
     }
 
-    /// Makes frames for a range (`fallocate`).
-    pub fn fill(&mut self, offset: u64, length: u64, shared: &Shared) -> Result<(), Errno> {
-        let end = offset.saturating_add(length).div_ceil(PAGE);
-        for index in offset / PAGE..end {
+    /// Makes frames for the beginning of a range (`fallocate`); the offset up to which it has them.
+    /// `ENOSPC` and `ENOMEM` when there is no room for all of the range: nothing has happened then.
+    pub fn fill(&mut self, offset: u64, length: u64, shared: &Shared) -> Result<u64, Errno> {
+        let end = offset.saturating_add(length);
+        let pages = offset / PAGE..end.div_ceil(PAGE);
+        let present = self.frames.range(pages.clone()).count() as u64;
+        let missing = (pages.end - pages.start) - present;
+        if missing > shared.free_pages() {
+            return Err(Errno::ENOSPC);
+        }
+        if missing > reserve::available() as u64 {
+            return Err(Errno::ENOMEM);
+        }
+        let reached = pages.end.min(pages.start + PAGES_AT_ONCE);
+        for index in pages.start..reached {
             self.frame(index, shared)?;
         }
-        Ok(())
+        Ok(end.min(reached * PAGE))
     }
 
-    /// Makes a range read as zeros and gives its whole pages back.
-    pub fn punch(&mut self, offset: u64, length: u64, shared: &Shared) -> Result<(), Errno> {
-        let end = offset.saturating_add(length).min(self.size.next_multiple_of(PAGE));
+    /// Makes the beginning of a range read as zeros and gives its whole pages back; the offset up to
+    /// which that is done. Holes cost nothing.
+    pub fn punch(&mut self, offset: u64, length: u64, shared: &Shared) -> Result<u64, Errno> {
+        let whole = offset.saturating_add(length);
+        let end = whole.min(self.size.next_multiple_of(PAGE));
         let mut at = offset;
-        while at < end {
-            let (index, within) = (at / PAGE, (at % PAGE) as usize);
-            let length = (PAGE - at % PAGE).min(end - at);
-            let is_whole = length == PAGE;
-            if is_whole && self.borrowed_page(index).is_none() {
+        for _ in 0..PAGES_AT_ONCE {
+            let Some(index) = self.present_from(at / PAGE).filter(|index| index * PAGE < end)
+            else {
+                return Ok(whole);
+            };
+            at = at.max(index * PAGE);
+            let within = at % PAGE;
+            let length = (PAGE - within).min(end - at);
+            if length == PAGE && self.borrowed_page(index).is_none() {
                 if self.frames.remove(&index).is_some() {
                     shared.release_pages(1);
                 }
-            } else if !matches!(self.spot(index), Spot::Hole) {
-                self.frame(index, shared)?.zero(within, length as usize);
+            } else {
+                self.frame(index, shared)?.zero(within as usize, length as usize);
             }
             at += length;
         }
-        Ok(())
+        Ok(if at < end { at } else { whole })
+    }
+
+    /// The first page at or after `index` that is no hole, whether or not the file reaches so far.
+    fn present_from(&self, index: u64) -> Option<u64> {
+        if self.borrowed_page(index).is_some() {
+            return Some(index);
+        }
+        self.frames.range(index..).next().map(|(&found, _)| found)
     }
 
     /// The first page at or after `index` that has data (or has none, when `hole`).

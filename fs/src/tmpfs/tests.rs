@@ -218,7 +218,7 @@ fn links_count_and_directories_count_their_children() {
 #[test]
 fn a_nameless_file_can_get_a_name_once() {
     let root = file_system(100, 100).root();
-    let file = root.create_nameless(&new(NewContent::Regular)).unwrap();
+    let file = root.create_nameless(&new(NewContent::Regular), true).unwrap();
     assert_eq!((file.metadata().links, names(&root).len()), (0, 2));
     root.link(b"named", &file).unwrap();
     assert_eq!(file.metadata().links, 1);
@@ -396,4 +396,65 @@ fn the_newest_entry_comes_first() {
     root.unlink(b"b", b.id()).unwrap();
     regular(&root, "b");
     assert_eq!(names(&root), [".", "..", "b", "c", "a"]);
+}
+
+/// Waits until nothing is left: a thread of another test may be the one that frees it.
+fn becomes_empty(shared: &Shared) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let nodes = shared.used_nodes.load(Ordering::Relaxed);
+        let pages = shared.used_pages.load(Ordering::Relaxed);
+        if (nodes, pages) == (0, 0) {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "{nodes} nodes and {pages} pages are left");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_deep_tree_ends_without_recursion() {
+    let fs = file_system(1000, 100_000);
+    let shared = fs.shared.clone();
+    let mut here = fs.root();
+    for _ in 0..20_000 {
+        here = directory(&here, "d");
+    }
+    regular(&here, "f");
+    drop(here);
+    drop(fs);
+    becomes_empty(&shared);
+}
+
+#[test]
+fn a_wide_tree_and_a_large_file_end_whole() {
+    let fs = file_system(10_000, 10_000);
+    let shared = fs.shared.clone();
+    let root = fs.root();
+    for index in 0..2000 {
+        regular(&directory(&root, &format!("d{index}")), "f");
+    }
+    let file = regular(&root, "large");
+    let (mut at, end) = (0, 2000 * PAGE_SIZE as u64);
+    while at < end {
+        at += file.allocate(AllocateFlags::empty(), at, end - at).unwrap();
+    }
+    drop(file);
+    drop(root);
+    drop(fs);
+    becomes_empty(&shared);
+}
+
+#[test]
+fn what_has_no_room_changes_nothing_and_holes_cost_nothing() {
+    let fs = file_system(100, 10);
+    let file = regular(&fs.root(), "f");
+    let page = PAGE_SIZE as u64;
+    assert_eq!(file.allocate(AllocateFlags::empty(), 0, 200 * page), Err(Errno::ENOSPC));
+    assert_eq!((file.metadata().blocks, file.metadata().size), (0, 0));
+    assert_eq!(write(&file, 1 << 40, b"end"), Ok(3));
+    assert_eq!(write(&file, 5 * page, b"begin"), Ok(5));
+    let punch = AllocateFlags::PUNCH_HOLE | AllocateFlags::KEEP_SIZE;
+    assert_eq!(file.allocate(punch, 0, 1 << 41), Ok(1 << 41));
+    assert_eq!((file.metadata().blocks, file.metadata().size), (0, (1 << 40) + 3));
 }

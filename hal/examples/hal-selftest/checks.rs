@@ -125,7 +125,13 @@ fn faults() {
         (user!(user_write_kernel), 0xffff_8000_0020_0000, true, false, true),
         (user!(user_jump_data), space::DATA, false, true, true),
     ] {
-        let expected = Trap::PageFault { address: hal::VirtAddr(address), write, execute, present };
+        let expected = Trap::PageFault {
+            address: hal::VirtAddr(address),
+            write,
+            execute,
+            present,
+            by_key: false,
+        };
         assert_eq!(run(&mut thread(entry)), expected);
     }
     say!("selftest: faults ok");

@@ -9,6 +9,7 @@ use crate::contract::UserContext;
 const COMPONENTS: u64 = 3;
 /// With denormals-are-zero, as every processor of the last twenty years.
 const MXCSR_MASK: u32 = 0xffff;
+const RESET: xsave::ResetValues = xsave::ResetValues { mxcsr_mask: MXCSR_MASK, keys_offset: None };
 
 /// Registers of a user thread.
 pub struct Context {
@@ -21,7 +22,7 @@ pub struct Context {
 impl UserContext for Context {
     fn new(entry: u64, stack: u64) -> Self {
         let mut fpu = [0; xsave::LEAST_SIZE];
-        xsave::reset(&mut fpu, MXCSR_MASK);
+        xsave::reset(&mut fpu, &RESET);
         Self { registers: Registers::new(entry, stack), thread_pointer: 0, second_pointer: 0, fpu }
     }
 
@@ -66,6 +67,6 @@ impl UserContext for Context {
     }
 
     fn reset_fpu(&mut self) {
-        xsave::reset(&mut self.fpu, MXCSR_MASK);
+        xsave::reset(&mut self.fpu, &RESET);
     }
 }

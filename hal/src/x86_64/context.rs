@@ -133,7 +133,6 @@ impl Context {
             cpu::set_fs_base((*this).fs_base);
             cpu::set_user_gs_base((*this).gs_base);
             cpu::load_state(Extended::area(this));
-            cpu::protect_keys();
             (*this).live_on.store(core.number.get() as u32 + 1, Ordering::Relaxed);
         }
         core.live.set(this);
@@ -237,7 +236,6 @@ impl UserContext for Context {
     }
 
     fn reset_fpu(&mut self) {
-        let mask = FEATURES.mxcsr_mask();
-        xsave::reset(self.state_mut(), mask);
+        xsave::reset(self.state_mut(), &FEATURES.reset_values());
     }
 }

@@ -108,6 +108,9 @@ impl CoreArea {
     #[inline]
     pub(super) fn here() -> &'static Self {
         let address: u64;
+        // `nomem` holds although a word is read: it is written once, before GS points to the area, and
+        // never again, so the answer depends on the core alone and not on any state of memory; no write
+        // that Rust can see is ordered against it.
         // SAFETY: GS points to the core's area while the kernel runs, and its first field is its
         // address; the area is never written through another path while borrowed, as its fields are
         // cells.
@@ -167,7 +170,8 @@ impl CoreArea {
 #[inline]
 pub(super) fn number() -> usize {
     let number: u64;
-    // SAFETY: GS points to the core's area while the kernel runs; the number never changes.
+    // SAFETY: GS points to the core's area while the kernel runs; the number is written once, before GS
+    // points there, so `nomem` holds as in `here`.
     unsafe {
         asm!("mov {}, gs:[{}]", out(reg) number, const offset_of!(CoreArea, number),
             options(pure, nomem, nostack, preserves_flags));

@@ -20,6 +20,8 @@ pub(super) const MSR_APIC_BASE: u32 = 0x1b;
 
 /// x87, SSE, AVX, and the three parts of AVX-512.
 const COMPONENTS_WANTED: u64 = 0b1110_0111;
+/// Rights by protection keys (PKRU).
+const COMPONENT_KEYS: u32 = 9;
 
 /// What the processors have. All cores are taken to be alike.
 pub(super) struct Features {
@@ -38,6 +40,8 @@ pub(super) struct Features {
     /// QEMU's emulator: `pause` and device registers are slow, and the APIC's bus runs at 1 GHz.
     pub(super) is_emulated: AtomicBool,
     components: AtomicU32,
+    /// Where PKRU lies in a saved state; 0 when it is not part of it.
+    keys_offset: AtomicUsize,
     mxcsr_mask: AtomicU32,
     state_size: AtomicUsize,
 }
@@ -61,6 +65,7 @@ pub(super) static FEATURES: Features = Features {
     rdseed: no(),
     is_emulated: no(),
     components: AtomicU32::new(3),
+    keys_offset: AtomicUsize::new(0),
     mxcsr_mask: AtomicU32::new(0),
     state_size: AtomicUsize::new(xsave::LEAST_SIZE),
 };
@@ -69,6 +74,15 @@ impl Features {
     /// Components of the floating-point state that are switched on.
     pub(super) fn components(&self) -> u64 {
         u64::from(self.components.load(Relaxed))
+    }
+
+    /// What a state after reset depends on.
+    pub(super) fn reset_values(&self) -> xsave::ResetValues {
+        let offset = self.keys_offset.load(Relaxed);
+        xsave::ResetValues {
+            mxcsr_mask: self.mxcsr_mask(),
+            keys_offset: (offset != 0).then_some(offset),
+        }
     }
 
     /// Bytes of floating-point state in the standard format.
@@ -115,9 +129,17 @@ pub(super) fn detect() {
         let wanted = COMPONENTS_WANTED as u32 & cpuid(0xd, 0).eax;
         // AVX-512 has three parts that only go together, and only with AVX.
         let wanted = if wanted & 0xe4 == 0xe4 { wanted } else { wanted & 7 };
-        features.components.store(wanted | 3, Relaxed);
+        let has_keys = features.pku.load(Relaxed) && cpuid(0xd, 0).eax >> COMPONENT_KEYS & 1 != 0;
+        if has_keys {
+            features.keys_offset.store(cpuid(0xd, COMPONENT_KEYS).ebx as usize, Relaxed);
+        }
+        features.components.store(wanted | 3 | u32::from(has_keys) << COMPONENT_KEYS, Relaxed);
     } else {
         features.xsave.store(false, Relaxed);
+    }
+    // Keys that are not a thread's own would be everybody's.
+    if features.keys_offset.load(Relaxed) == 0 {
+        features.pku.store(false, Relaxed);
     }
     let emulated = basic.ecx >> 31 & 1 != 0 && {
         let vendor = __cpuid(0x4000_0000);
@@ -162,25 +184,15 @@ pub(super) fn set_up(number: usize) {
             asm!("xsetbv", in("ecx") 0, in("eax") features.components() as u32, in("edx") 0,
                 options(nomem, nostack, preserves_flags));
         }
-        protect_keys();
+        if features.pku.load(Relaxed) {
+            asm!("wrpkru", in("eax") xsave::KEYS_AT_RESET, in("ecx") 0, in("edx") 0,
+                options(nomem, nostack, preserves_flags));
+        }
         if features.rdtscp.load(Relaxed) {
             // What RDTSCP and RDPID give: on Linux, the core's number.
             write_msr(MSR_TSC_AUX, number as u64);
         }
         asm!("fninit", options(nomem, nostack, preserves_flags));
-    }
-}
-
-/// Forbids data accesses with every protection key but 0. Programs may change that; the next thread
-/// on the core has it back.
-pub(super) fn protect_keys() {
-    if FEATURES.pku.load(Relaxed) {
-        // SAFETY: concerns pages of user mode only, which the kernel does not touch; the instruction
-        // exists, as CR4 has the bit.
-        unsafe {
-            asm!("wrpkru", in("eax") 0x5555_5554_u32, in("ecx") 0, in("edx") 0,
-                options(nomem, nostack, preserves_flags));
-        }
     }
 }
 

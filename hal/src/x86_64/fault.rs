@@ -76,6 +76,7 @@ pub(super) fn classify(registers: &Registers, core: &CoreArea) -> Trap {
             write: error & 2 != 0,
             execute: error & 16 != 0,
             present: error & 1 != 0,
+            by_key: error & 32 != 0,
         },
         16 => told_by_status(x87_status(), rip, vector),
         17 => told(SIGBUS, BUS_ADRALN, 0),

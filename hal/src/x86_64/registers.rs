@@ -76,7 +76,8 @@ macro_rules! in_sigcontext_order {
 macro_rules! answered_by_registers {
     () => {
         fn call_number(&self) -> usize {
-            self.registers.rax as usize
+            // Only the lower half names a call.
+            self.registers.rax as u32 as usize
         }
 
         fn call_arguments(&self) -> [u64; 6] {

@@ -172,7 +172,7 @@ pub(super) fn post_trampoline() -> Option<PostTrampoline> {
         offsets: OFFSETS,
         trap: [0x0f, 0x05],
         patch: [0xff, 0xd0],
-        may_patch: red_zone::is_dead_after,
+        may_patch: red_zone::is_unused,
         published: offset(&raw const ferry_trampoline_published),
         consumed: offset(&raw const ferry_trampoline_consumed),
         counted: offset(&raw const ferry_trampoline_counted),

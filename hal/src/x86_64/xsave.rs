@@ -18,11 +18,28 @@ const HEADER_END: usize = 576;
 /// MXCSR bits of every processor with DAZ.
 const MXCSR_VALID: u32 = 0xffff;
 
-/// Writes the state after reset: all exceptions masked, everything else in its initial configuration.
-/// `mxcsr_mask` is what the processor allows.
-pub(crate) fn reset(area: &mut [u8], mxcsr_mask: u32) {
+/// PKRU of a new program: it may access data of protection key 0 alone.
+pub(crate) const KEYS_AT_RESET: u32 = 0x5555_5554;
+/// Bit of PKRU among the components.
+const COMPONENT_KEYS: u64 = 1 << 9;
+
+/// What the state after reset depends on.
+pub(crate) struct ResetValues {
+    /// Bits of MXCSR that the processor allows.
+    pub(crate) mxcsr_mask: u32,
+    /// Where PKRU lies, when it is part of the state.
+    pub(crate) keys_offset: Option<usize>,
+}
+
+/// Writes the state after reset: all exceptions masked, no data but that of protection key 0,
+/// everything else in its initial configuration.
+pub(crate) fn reset(area: &mut [u8], values: &ResetValues) {
     area.fill(0);
-    put(area, MXCSR_MASK, &mxcsr_mask.to_le_bytes());
+    put(area, MXCSR_MASK, &values.mxcsr_mask.to_le_bytes());
+    if let Some(offset) = values.keys_offset {
+        put(area, offset, &KEYS_AT_RESET.to_le_bytes());
+        put(area, HEADER, &COMPONENT_KEYS.to_le_bytes());
+    }
     put(area, CONTROL_WORD, &0x037f_u16.to_le_bytes());
     put(area, MXCSR, &0x1f80_u32.to_le_bytes());
 }
@@ -64,13 +81,23 @@ mod tests {
 
     fn fresh() -> [u8; LEAST_SIZE] {
         let mut area = [0xaa; LEAST_SIZE];
-        reset(&mut area, 0);
+        reset(&mut area, &ResetValues { mxcsr_mask: 0, keys_offset: None });
         area
     }
 
     #[test]
     fn the_reset_state_is_valid() {
         assert!(is_valid(&fresh(), 3, 0));
+    }
+
+    #[test]
+    fn a_new_state_forbids_all_protection_keys_but_the_first() {
+        let mut area = [0xaa; LEAST_SIZE + 64];
+        reset(&mut area, &ResetValues { mxcsr_mask: 0, keys_offset: Some(LEAST_SIZE) });
+        assert_eq!(area[LEAST_SIZE..LEAST_SIZE + 4], KEYS_AT_RESET.to_le_bytes());
+        assert_eq!(area[HEADER..HEADER + 8], COMPONENT_KEYS.to_le_bytes());
+        assert!(is_valid(&area, 3 | COMPONENT_KEYS, 0));
+        assert!(!is_valid(&area, 3, 0), "where keys are not part of the state");
     }
 
     #[test]

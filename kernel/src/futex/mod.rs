@@ -5,13 +5,15 @@
 //! are locked, so a waker that changes the word first and looks for waiters afterwards finds whoever
 //! saw the old value.
 //!
-//! Not here: priority inheritance (`FUTEX_LOCK_PI` and its kin), which answers `ENOSYS`.
+//! `lock` has the locks that the kernel hands over (`FUTEX_LOCK_PI` and its kin).
 
+mod lock;
 mod robust;
 mod table;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::future::poll_fn;
 use core::task::Poll;
 
@@ -20,10 +22,12 @@ use abi::futex::{Comparison, MATCH_ANY, Operation};
 use base::time;
 
 use crate::call::Caller;
+use crate::ipc::waiter::Ended;
 use crate::memory::{Access, FutexKey, UserMemory};
 use crate::signal::RestartBlock;
 use table::{Table, Waiter};
 
+pub use lock::{Patience, leave_locks, lock, unlock};
 pub use robust::release_robust_list;
 
 static TABLE: Table = Table::new();
@@ -45,11 +49,46 @@ impl Word {
         Ok(Word { memory, address, key })
     }
 
-    /// Puts a waiter into the table if the word has the value.
-    async fn enqueue(&self, value: u32, bits: u32) -> Result<Arc<Waiter>, Errno> {
+    /// As [`Word::new`]; a word that others may share has to be there as well.
+    ///
+    /// # Errors
+    /// Those of `new`; `EFAULT` when the page cannot be brought in, or is private and read-only.
+    pub async fn find(
+        memory: UserMemory,
+        address: u64,
+        is_private: bool,
+        access: Access,
+    ) -> Result<Word, Errno> {
+        let word = Word::new(memory, address, is_private)?;
+        let is_shared = matches!(word.key, FutexKey::Shared { .. });
+        let is_there = || word.memory.space().with_word(address, true, |_, _| ()).is_some();
+        if !is_private && !is_there() {
+            let writable = word.memory.bring_in(address, Access::WRITE).await;
+            if writable.is_err() && (access.write || !is_shared) {
+                return Err(Errno::EFAULT);
+            }
+            if writable.is_err() {
+                word.memory.bring_in(address, Access::READ).await?;
+            }
+        }
+        Ok(word)
+    }
+
+    /// Whether both are the same word.
+    pub fn is_same(&self, other: &Word) -> bool {
+        self.key == other.key
+    }
+
+    /// Puts a waiter into the table if the word has the value. It may be one that takes a lock next.
+    async fn enqueue(
+        &self,
+        value: u32,
+        bits: u32,
+        lock: Option<FutexKey>,
+    ) -> Result<Arc<Waiter>, Errno> {
         loop {
             let found = self.memory.space().with_word(self.address, false, |frame, offset| {
-                TABLE.enqueue(self.key, bits, || frame.load_u32(offset) == value)
+                TABLE.enqueue(self.key, bits, lock, || frame.load_u32(offset) == value)
             });
             match found {
                 Some(result) => return result,
@@ -59,7 +98,13 @@ impl Word {
     }
 
     /// Wakes up to `count` waiters of which some bit matches; returns how many.
-    pub fn wake(&self, count: usize, bits: u32) -> usize {
+    ///
+    /// # Errors
+    /// `EINVAL` when somebody waits for it as for a lock.
+    pub fn wake(&self, count: usize, bits: u32) -> Result<usize, Errno> {
+        if lock::is_contended(&self.key) {
+            return Err(Errno::EINVAL);
+        }
         TABLE.wake(self.key, count, bits)
     }
 }
@@ -76,25 +121,130 @@ pub async fn wait(
     deadline_ns: Option<u64>,
     operation: u32,
 ) -> Result<u64, Errno> {
-    let waiter = word.enqueue(value, bits).await?;
-    let waiting = Waiting { waiter };
+    let waiter = word.enqueue(value, bits, None).await?;
+    match (until_woken(caller, Waiting { waiter }, deadline_ns).await, deadline_ns) {
+        (Ok(()), _) => Ok(0),
+        (Err(Ended::TimedOut), _) => Err(Errno::ETIMEDOUT),
+        (Err(Ended::Interrupted), None) => Err(Errno::ERESTARTSYS),
+        (Err(Ended::Interrupted), Some(deadline_ns)) => {
+            let address = word.address;
+            let block = RestartBlock::Futex { address, value, bits, operation, deadline_ns };
+            caller.signals.set_restart(block);
+            Err(Errno::ERESTART_RESTARTBLOCK)
+        }
+    }
+}
+
+/// Waits until the waiter is woken. It is out of the table afterwards.
+async fn until_woken(
+    caller: &Caller,
+    waiting: Waiting,
+    deadline_ns: Option<u64>,
+) -> Result<(), Ended> {
     let woken = poll_fn(|context| {
         if waiting.waiter.poll_woken(context.waker()) { Poll::Ready(()) } else { Poll::Pending }
     });
     let wait = Box::pin(caller.interruptible(time::with_deadline(woken, deadline_ns)));
     let result = wait.await;
     if !TABLE.remove(&waiting.waiter) {
-        return Ok(0);
+        return Ok(());
     }
-    match (result, deadline_ns) {
-        (Ok(Ok(())), _) => Ok(0),
-        (Ok(Err(_)), _) => Err(Errno::ETIMEDOUT),
-        (Err(_), None) => Err(Errno::ERESTARTSYS),
-        (Err(_), Some(deadline_ns)) => {
-            let address = word.address;
-            let block = RestartBlock::Futex { address, value, bits, operation, deadline_ns };
-            caller.signals.set_restart(block);
-            Err(Errno::ERESTART_RESTARTBLOCK)
+    match result {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Ended::TimedOut),
+        Err(_) => Err(Ended::Interrupted),
+    }
+}
+
+/// `futex_waitv`: waits until one of the words is woken, if all have their values. Returns the index of
+/// one that was.
+///
+/// # Errors
+/// `EAGAIN` when a word has another value, `ETIMEDOUT`, `ENOMEM`, `EFAULT`, or a restart code.
+pub async fn wait_for_any(
+    caller: &Caller,
+    words: &[(Word, u32)],
+    deadline_ns: Option<u64>,
+) -> Result<u64, Errno> {
+    let mut waiting: Vec<Waiting> = Vec::new();
+    waiting.try_reserve_exact(words.len()).map_err(|_| Errno::ENOMEM)?;
+    let mut result = Ok(());
+    for (word, value) in words {
+        match word.enqueue(*value, MATCH_ANY, None).await {
+            Ok(waiter) => waiting.push(Waiting { waiter }),
+            Err(errno) => {
+                result = Err(errno);
+                break;
+            }
+        }
+    }
+    if result.is_ok() {
+        let woken = poll_fn(|context| {
+            // Each registers the waker.
+            let count = waiting.iter().filter(|it| it.waiter.poll_woken(context.waker())).count();
+            if count > 0 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let wait = Box::pin(caller.interruptible(time::with_deadline(woken, deadline_ns)));
+        result = match wait.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Errno::ETIMEDOUT),
+            Err(_) => Err(Errno::ERESTARTSYS),
+        };
+    }
+    let mut woken = None;
+    for (index, it) in (0..).zip(&waiting) {
+        if !TABLE.remove(&it.waiter) {
+            woken = Some(index);
+        }
+    }
+    match woken {
+        Some(index) => Ok(index),
+        None => Err(result.err().unwrap_or(Errno::EAGAIN)),
+    }
+}
+
+/// `FUTEX_WAIT_REQUEUE_PI`: waits for a word until it is to take the lock `lock`, and takes it.
+///
+/// # Errors
+/// `EAGAIN` when the word has another value, or when a signal ends the wait for the lock; those of
+/// [`lock()`].
+pub async fn wait_for_lock(
+    caller: &Caller,
+    word: &Word,
+    value: u32,
+    deadline_ns: Option<u64>,
+    lock: &Word,
+) -> Result<u64, Errno> {
+    let waiter = word.enqueue(value, MATCH_ANY, Some(lock.key)).await?;
+    match until_woken(caller, Waiting { waiter }, deadline_ns).await {
+        Ok(()) => {}
+        Err(Ended::TimedOut) => return Err(Errno::ETIMEDOUT),
+        Err(Ended::Interrupted) => return Err(Errno::ERESTARTNOINTR),
+    }
+    match lock::lock(caller, lock, Patience::Until(deadline_ns)).await {
+        Err(Errno::ERESTARTNOINTR) => Err(Errno::EAGAIN),
+        result => result,
+    }
+}
+
+/// `FUTEX_CMP_REQUEUE_PI`: lets up to `count` who wait for `from` take the lock `to`. Each does so itself.
+/// Returns how many.
+///
+/// # Errors
+/// `EAGAIN` when the word has another value, `EINVAL` when the first waits for something else, `EFAULT`.
+pub async fn release_for_lock(
+    from: &Word,
+    to: &Word,
+    count: usize,
+    expected: u32,
+) -> Result<u64, Errno> {
+    loop {
+        let result = from.memory.space().with_word(from.address, false, |frame, offset| {
+            TABLE.take_for_lock(from.key, to.key, count, || frame.load_u32(offset) == expected)
+        });
+        match result {
+            Some(result) => return Ok(result?.wake_all() as u64),
+            None => from.memory.bring_in(from.address, Access::READ).await?,
         }
     }
 }
@@ -159,9 +309,9 @@ pub async fn wake_operation(
             Err(found) => old = found,
         }
     }
-    let mut woken = first.wake(wake_first, MATCH_ANY);
+    let mut woken = first.wake(wake_first, MATCH_ANY)?;
     if comparison.holds(old) {
-        woken += second.wake(wake_second, MATCH_ANY);
+        woken += second.wake(wake_second, MATCH_ANY)?;
     }
     Ok(woken as u64)
 }
@@ -169,6 +319,7 @@ pub async fn wake_operation(
 /// Wakes waiters of a word without an error for whoever has nobody to tell: for the end of threads.
 pub fn wake_address(memory: &UserMemory, address: u64, count: usize) {
     if let Ok(word) = Word::new(memory.clone(), address, false) {
-        word.wake(count, MATCH_ANY);
+        // A word that is waited for otherwise is no business of the ending thread.
+        let _ = word.wake(count, MATCH_ANY);
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Table {
 struct Entry {
     key: FutexKey,
     bits: u32,
+    /// The lock that it takes when it is woken (`FUTEX_WAIT_REQUEUE_PI`).
+    lock: Option<FutexKey>,
     waiter: Arc<Waiter>,
 }
 
@@ -108,6 +110,7 @@ impl Table {
         &self,
         key: FutexKey,
         bits: u32,
+        lock: Option<FutexKey>,
         matches: impl FnOnce() -> bool,
     ) -> Result<Arc<Waiter>, Errno> {
         let index = bucket_of(&key);
@@ -121,7 +124,7 @@ impl Table {
             return Err(Errno::EAGAIN);
         }
         bucket.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        bucket.push(Entry { key, bits, waiter: waiter.clone() });
+        bucket.push(Entry { key, bits, lock, waiter: waiter.clone() });
         Ok(waiter)
     }
 
@@ -138,15 +141,28 @@ impl Table {
         }
     }
 
+    /// Whether somebody waits for a word.
+    pub(super) fn has_waiter(&self, key: &FutexKey) -> bool {
+        self.lock(bucket_of(key)).iter().any(|entry| entry.key == *key)
+    }
+
     /// Wakes up to `count` waiters of a word whose bits meet `bits`; returns how many.
-    pub(super) fn wake(&self, key: FutexKey, count: usize, bits: u32) -> usize {
+    ///
+    /// # Errors
+    /// `EINVAL` when one waits to take a lock; those before it are woken.
+    pub(super) fn wake(&self, key: FutexKey, count: usize, bits: u32) -> Result<usize, Errno> {
         let mut released = Vec::new();
+        let mut result = Ok(());
         {
             let mut bucket = self.lock(bucket_of(&key));
             let mut position = 0;
             while released.len() < count
                 && let Some(entry) = bucket.get(position)
             {
+                if entry.key == key && entry.lock.is_some() {
+                    result = Err(Errno::EINVAL);
+                    break;
+                }
                 if entry.key == key && entry.bits & bits != 0 {
                     released.push(bucket.remove(position).waiter);
                 } else {
@@ -154,7 +170,42 @@ impl Table {
                 }
             }
         }
-        Released { waiters: released, moved: 0 }.wake_all()
+        let count = Released { waiters: released, moved: 0 }.wake_all();
+        result.map(|()| count)
+    }
+
+    /// Takes out up to `count` waiters of a word that will take the lock `lock`.
+    ///
+    /// # Errors
+    /// `EAGAIN` when `matches` says no; `EINVAL` when the first waits for anything else; `ENOMEM`.
+    pub(super) fn take_for_lock(
+        &self,
+        key: FutexKey,
+        lock: FutexKey,
+        count: usize,
+        matches: impl FnOnce() -> bool,
+    ) -> Result<Released, Errno> {
+        let mut bucket = self.lock(bucket_of(&key));
+        if !matches() {
+            return Err(Errno::EAGAIN);
+        }
+        let mut released = Released { waiters: Vec::new(), moved: 0 };
+        let mut position = 0;
+        while released.waiters.len() < count
+            && let Some(entry) = bucket.get(position)
+        {
+            if entry.key != key {
+                position += 1;
+            } else if entry.lock == Some(lock) {
+                released.waiters.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+                released.waiters.push(bucket.remove(position).waiter);
+            } else if released.waiters.is_empty() {
+                return Err(Errno::EINVAL);
+            } else {
+                break;
+            }
+        }
+        Ok(released)
     }
 
     /// As [`Table::requeue_held`], for a caller that holds no lock.
@@ -206,6 +257,8 @@ impl Table {
         while let Some(entry) = source_bucket.get(position) {
             if entry.key != from {
                 position += 1;
+            } else if entry.lock.is_some() {
+                return Err(Errno::EINVAL);
             } else if released.waiters.len() < wake {
                 released.waiters.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
                 released.waiters.push(source_bucket.remove(position).waiter);
@@ -236,7 +289,7 @@ mod tests {
     }
 
     fn waiters(table: &Table, address: u64, count: usize) -> Vec<Arc<Waiter>> {
-        (0..count).map(|_| table.enqueue(key(address), !0, || true).unwrap()).collect()
+        (0..count).map(|_| table.enqueue(key(address), !0, None, || true).unwrap()).collect()
     }
 
     fn woken(waiters: &[Arc<Waiter>]) -> Vec<bool> {
@@ -246,8 +299,8 @@ mod tests {
     #[test]
     fn a_word_that_changed_is_not_waited_for() {
         let table = Table::new();
-        assert_eq!(table.enqueue(key(4), !0, || false).err(), Some(Errno::EAGAIN));
-        assert_eq!(table.wake(key(4), 1, !0), 0);
+        assert_eq!(table.enqueue(key(4), !0, None, || false).err(), Some(Errno::EAGAIN));
+        assert_eq!(table.wake(key(4), 1, !0), Ok(0));
     }
 
     #[test]
@@ -255,7 +308,7 @@ mod tests {
         let table = Table::new();
         let waiting = waiters(&table, 4, 3);
         let other = waiters(&table, 8, 1);
-        assert_eq!(table.wake(key(4), 2, !0), 2);
+        assert_eq!(table.wake(key(4), 2, !0), Ok(2));
         assert_eq!(woken(&waiting), [true, true, false]);
         assert_eq!(woken(&other), [false]);
     }
@@ -263,9 +316,9 @@ mod tests {
     #[test]
     fn only_meeting_bits_wake() {
         let table = Table::new();
-        let first = table.enqueue(key(4), 1, || true).unwrap();
-        let second = table.enqueue(key(4), 2, || true).unwrap();
-        assert_eq!(table.wake(key(4), 9, 2), 1);
+        let first = table.enqueue(key(4), 1, None, || true).unwrap();
+        let second = table.enqueue(key(4), 2, None, || true).unwrap();
+        assert_eq!(table.wake(key(4), 9, 2), Ok(1));
         assert_eq!(woken(&[first, second]), [false, true]);
     }
 
@@ -275,8 +328,8 @@ mod tests {
         let waiting = waiters(&table, 4, 5);
         assert_eq!(table.requeue(key(4), key(64), 1, 2, || true), Ok(3));
         assert_eq!(woken(&waiting), [true, false, false, false, false]);
-        assert_eq!(table.wake(key(64), 9, !0), 2);
-        assert_eq!(table.wake(key(4), 9, !0), 2);
+        assert_eq!(table.wake(key(64), 9, !0), Ok(2));
+        assert_eq!(table.wake(key(4), 9, !0), Ok(2));
     }
 
     #[test]
@@ -284,7 +337,7 @@ mod tests {
         let table = Table::new();
         let _waiting = waiters(&table, 4, 1);
         assert_eq!(table.requeue(key(4), key(8), 1, 1, || false), Err(Errno::EAGAIN));
-        assert_eq!(table.wake(key(4), 1, !0), 1);
+        assert_eq!(table.wake(key(4), 1, !0), Ok(1));
     }
 
     #[test]
@@ -296,7 +349,7 @@ mod tests {
         }
         assert!(table.remove(&waiting[0]));
         assert!(!table.remove(&waiting[0]));
-        assert_eq!(table.wake(key(4092), 9, !0), 1);
+        assert_eq!(table.wake(key(4092), 9, !0), Ok(1));
         assert!(!table.remove(&waiting[1]));
     }
 
@@ -305,7 +358,19 @@ mod tests {
         let table = Table::new();
         let waiting = waiters(&table, 4, 3);
         assert_eq!(table.requeue(key(4), key(4), 0, 9, || true), Ok(3));
-        assert_eq!(table.wake(key(4), 9, !0), waiting.len());
+        assert_eq!(table.wake(key(4), 9, !0), Ok(waiting.len()));
+    }
+
+    #[test]
+    fn who_takes_a_lock_is_only_released_for_it() {
+        let table = Table::new();
+        let first = table.enqueue(key(4), !0, Some(key(8)), || true).unwrap();
+        assert_eq!(table.wake(key(4), 1, !0), Err(Errno::EINVAL));
+        assert_eq!(table.requeue(key(4), key(8), 1, 1, || true), Err(Errno::EINVAL));
+        assert_eq!(table.take_for_lock(key(4), key(12), 1, || true).err(), Some(Errno::EINVAL));
+        assert_eq!(table.take_for_lock(key(4), key(8), 1, || false).err(), Some(Errno::EAGAIN));
+        assert_eq!(table.take_for_lock(key(4), key(8), 1, || true).unwrap().wake_all(), 1);
+        assert_eq!(woken(&[first]), [true]);
     }
 
     proptest! {
@@ -317,14 +382,14 @@ mod tests {
             let mut added = 0;
             let mut woken = 0;
             for (from, to, wake, move_count) in steps {
-                let _waiter = table.enqueue(key(from * 4), !0, || true).unwrap();
+                let _waiter = table.enqueue(key(from * 4), !0, None, || true).unwrap();
                 added += 1;
-                woken += table.wake(key(to * 4), wake, !0);
+                woken += table.wake(key(to * 4), wake, !0).unwrap();
                 let counted = table.requeue(key(from * 4), key(to * 4), 0, move_count, || true);
                 prop_assert!(counted.unwrap() <= move_count);
             }
             for address in 0..4 {
-                woken += table.wake(key(address * 4), usize::MAX, !0);
+                woken += table.wake(key(address * 4), usize::MAX, !0).unwrap();
             }
             prop_assert_eq!(added, woken);
         }

@@ -172,6 +172,16 @@ impl AddressSpace {
         }
     }
 
+    /// Whether a program may write to a file through a shared mapping here, or gain the right to.
+    pub(super) fn may_write_source(&self, device: u64, inode: u64) -> bool {
+        self.lock().areas.iter().any(|(_, area)| {
+            let Backing::Object { object, .. } = &area.backing else { return false };
+            !area.is_private()
+                && area.allowed.contains(Protection::WRITE)
+                && (object.source.device(), object.source.inode()) == (device, inode)
+        })
+    }
+
     /// Whether `range` is mapped throughout.
     pub fn is_mapped(&self, range: Range<u64>) -> bool {
         self.lock().areas.is_covered(range)
@@ -203,7 +213,7 @@ impl AddressSpace {
             let result = self.fault(VirtAddr(page), Access { write, execute: false }).await;
             result.map_err(|signal| match signal {
                 FaultSignal::NotMapped | FaultSignal::OutOfMemory => Errno::ENOMEM,
-                FaultSignal::NotPermitted => Errno::EINVAL,
+                FaultSignal::NotPermitted | FaultSignal::KeyDenied => Errno::EINVAL,
                 FaultSignal::NoSuchPage => Errno::EFAULT,
             })?;
         }

@@ -8,9 +8,11 @@ use abi::memory::Protection;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use base::heap::tree;
 use bitflags::bitflags;
 use core::ops::Range;
 
+use super::attach::Attachment;
 use super::layout::{PAGE, STACK_GUARD};
 use super::source::PageSource;
 
@@ -98,6 +100,8 @@ pub struct Area {
     pub flags: AreaFlags,
     /// What stands behind it.
     pub backing: Backing,
+    /// Counts the area as an attachment of a shared-memory segment.
+    pub attachment: Option<Attachment>,
 }
 
 impl Area {
@@ -108,8 +112,13 @@ impl Area {
 
     /// Whether it promises memory that may have to be found later.
     pub fn is_accounted(&self) -> bool {
+        self.is_accounted_with(self.protection)
+    }
+
+    /// The same if it had these rights.
+    pub fn is_accounted_with(&self, protection: Protection) -> bool {
         self.is_private()
-            && self.protection.contains(Protection::WRITE)
+            && protection.contains(Protection::WRITE)
             && !self.flags.contains(AreaFlags::NO_RESERVE)
     }
 
@@ -131,6 +140,8 @@ impl Area {
             && self.allowed == next.allowed
             && self.flags == next.flags
             && !self.flags.contains(AreaFlags::SPECIAL)
+            && self.attachment.is_none()
+            && next.attachment.is_none()
             && self.backing.is_continued_by(&next.backing, (self.end - start) / PAGE)
     }
 }
@@ -204,20 +215,23 @@ impl AreaMap {
 
     /// Makes `address` a boundary between areas, if it is inside one.
     pub fn split(&mut self, address: u64) {
-        let Some((start, area)) = self.map.range_mut(..address).next_back() else { return };
+        let Some((&start, area)) = self.map.range(..address).next_back() else { return };
         if area.end <= address {
             return;
         }
         let tail = area.tail(address - start);
-        area.end = address;
-        self.map.insert(address, tail);
+        // What may find no memory comes first.
+        tree::insert(&mut self.map, address, tail);
+        if let Some(area) = self.map.get_mut(&start) {
+            area.end = address;
+        }
     }
 
     /// Cuts `range` out and returns what was there, lowest first.
     pub fn remove(&mut self, range: Range<u64>) -> Vec<(u64, Area)> {
         self.split(range.start);
         self.split(range.end);
-        let mut removed = Vec::new();
+        let mut removed = Vec::with_capacity(self.map.range(range.clone()).count());
         while let Some((&start, _)) = self.map.range(range.clone()).next() {
             if let Some(area) = self.map.remove(&start) {
                 removed.push((start, area));
@@ -230,7 +244,7 @@ impl AreaMap {
     pub fn insert(&mut self, start: u64, area: Area) {
         debug_assert!(self.is_free(start..area.end));
         let end = area.end;
-        self.map.insert(start, area);
+        tree::insert(&mut self.map, start, area);
         self.join_at(end);
         self.join_at(start);
     }
@@ -252,8 +266,9 @@ impl AreaMap {
 
     /// Moves the start of the area at `start` down to `to`.
     pub fn grow_down(&mut self, start: u64, to: u64) {
-        if let Some(area) = self.map.remove(&start) {
-            self.map.insert(to, area);
+        if let Some(area) = self.map.get(&start).cloned() {
+            tree::insert(&mut self.map, to, area);
+            self.map.remove(&start);
         }
     }
 
@@ -336,6 +351,7 @@ mod tests {
             allowed: Protection::all(),
             flags: AreaFlags::empty(),
             backing: Backing::Anonymous,
+            attachment: None,
         }
     }
 

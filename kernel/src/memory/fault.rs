@@ -54,6 +54,8 @@ pub enum FaultSignal {
     NotMapped,
     /// The mapping does not permit it: `SIGSEGV`, `SEGV_ACCERR`.
     NotPermitted,
+    /// The thread has denied itself the protection key of the page: `SIGSEGV`, `SEGV_PKUERR`.
+    KeyDenied,
     /// Past the end of the file, or it cannot be read: `SIGBUS`, `BUS_ADRERR`.
     NoSuchPage,
     /// No memory is left: the program is killed (`SIGKILL`).
@@ -66,6 +68,7 @@ impl FaultSignal {
         match self {
             FaultSignal::NotMapped => (11, 1),
             FaultSignal::NotPermitted => (11, 2),
+            FaultSignal::KeyDenied => (11, 4),
             FaultSignal::NoSuchPage => (7, 2),
             FaultSignal::OutOfMemory => (9, 0x80),
         }
@@ -105,6 +108,8 @@ enum Step {
 
 /// A page of a source that a fault waits for, and the aligned window of neighbours to take along.
 struct Wanted {
+    /// Writes are seen by all who map it.
+    is_shared: bool,
     object: Arc<Object>,
     /// Address of the page.
     page: u64,
@@ -151,6 +156,10 @@ impl AddressSpace {
             let found = wanted.fetch()?;
             let mut inner = self.lock();
             if inner.put_found(&wanted, found, access)? {
+                drop(inner);
+                if access.write && wanted.is_shared {
+                    wanted.object.source.note_write();
+                }
                 return Ok(());
             }
         }
@@ -222,8 +231,8 @@ impl Inner {
             let window = index & !(NEIGHBOURS - 1);
             let before = (index - window).min((page - start) / PAGE);
             let after = (window + NEIGHBOURS - 1 - index).min((area.end - page) / PAGE - 1);
-            let object = object.clone();
-            return Step::NeedsPage(Wanted { object, page, index, before, after });
+            let (object, is_shared) = (object.clone(), !area.is_private());
+            return Step::NeedsPage(Wanted { object, is_shared, page, index, before, after });
         }
         let rights = rights_of(area, true);
         if !access.write {

@@ -7,11 +7,12 @@ use abi::fs::AllocateFlags;
 use alloc::sync::Arc;
 use base::memory::Frame;
 use core::ops::Range;
+use core::sync::atomic::Ordering;
 use fs::metadata::InodeId;
 use fs::{File, Inode, OpenFile};
 
 use super::layout::PAGE;
-use super::source::PageSource;
+use super::source::{PageSource, identity_of};
 use crate::process::table;
 
 /// A file that is mapped or executed. Keeps its inode alive.
@@ -19,18 +20,38 @@ pub struct FileSource {
     inode: Arc<dyn Inode>,
     /// Gives the pages where that is not the inode: devices.
     file: Option<Arc<dyn File>>,
+    /// It counts among the inode's mappings for shared writing.
+    is_writable: bool,
 }
 
 impl FileSource {
     /// The contents of a regular file.
     pub fn of_inode(inode: Arc<dyn Inode>) -> Arc<FileSource> {
-        Arc::new(FileSource { inode, file: None })
+        Arc::new(FileSource { inode, file: None, is_writable: false })
     }
 
-    /// What an open file offers for mapping.
-    pub fn of_open_file(file: &OpenFile) -> Arc<FileSource> {
+    /// What an open file offers for mapping. `EPERM` when the mapping could write to the file, now or
+    /// after `mprotect`, and writing is sealed off.
+    pub fn of_open_file(file: &OpenFile, is_writable: bool) -> Result<Arc<FileSource>, Errno> {
         fs::mapped::observe(pages_gone);
-        Arc::new(FileSource { inode: file.inode().clone(), file: Some(file.file().clone()) })
+        let inode = file.inode().clone();
+        if is_writable && let Some(mappings) = inode.writable_mappings() {
+            let add = |count: i32| if count < 0 { None } else { count.checked_add(1) };
+            mappings
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, add)
+                .map_err(|_| Errno::EPERM)?;
+        }
+        Ok(Arc::new(FileSource { inode, file: Some(file.file().clone()), is_writable }))
+    }
+}
+
+impl Drop for FileSource {
+    fn drop(&mut self) {
+        if self.is_writable
+            && let Some(mappings) = self.inode.writable_mappings()
+        {
+            mappings.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -42,6 +63,14 @@ fn pages_gone(inode: InodeId, pages: Range<u64>) {
             space.drop_source_pages(inode.device, inode.number, pages.clone());
         }
     }
+}
+
+/// Whether anybody may write to a file through a shared mapping.
+pub fn is_mapped_for_writing(inode: InodeId) -> bool {
+    table::processes().iter().any(|process| {
+        let space = process.find_thread(|thread| Some(thread.space()));
+        space.is_some_and(|space| space.may_write_source(inode.device, inode.number))
+    })
 }
 
 impl PageSource for FileSource {
@@ -70,7 +99,7 @@ impl PageSource for FileSource {
 
     fn identity(&self) -> u64 {
         let id = self.inode.id();
-        id.device.rotate_left(40) ^ id.number
+        identity_of(id.device, id.number)
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
@@ -78,8 +107,17 @@ impl PageSource for FileSource {
         self.inode.read_at(offset, &mut sink)
     }
 
+    fn note_write(&self) {
+        self.inode.note_write();
+    }
+
     fn punch(&self, first: u64, end: u64) -> Result<(), Errno> {
         let flags = AllocateFlags::PUNCH_HOLE | AllocateFlags::KEEP_SIZE;
-        self.inode.allocate(flags, first * PAGE, (end - first) * PAGE)
+        // The caller gives no more than a piece.
+        let (mut at, end) = (first * PAGE, end * PAGE);
+        while at < end {
+            at += self.inode.allocate(flags, at, end - at)?;
+        }
+        Ok(())
     }
 }

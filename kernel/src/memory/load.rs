@@ -28,6 +28,8 @@ use super::vdso;
 const MOST_INTERPRETERS: usize = 5;
 /// Ticks per second that `times` and `/proc` count in.
 const TICKS_PER_SECOND: u64 = 100;
+/// Most bytes that a program which gains privilege leaves for its stack, whatever the limit says.
+const SECURE_STACK_ROOM: u64 = 8 << 20;
 /// Bytes that a signal frame needs besides the floating-point state, rounded up.
 const SIGNAL_FRAME_BYTES: u64 = 1536;
 
@@ -51,7 +53,8 @@ pub struct Identity {
     pub group: u32,
     /// Effective group.
     pub effective_group: u32,
-    /// The program gains privilege, so its libraries must not trust the environment.
+    /// The program gains privilege, so its libraries must not trust the environment, and its caller
+    /// does not choose where its parts lie.
     pub is_secure: bool,
 }
 
@@ -161,8 +164,12 @@ fn build(
         base::random::fill(&mut bytes);
         u64::from_le_bytes(bytes)
     };
-    let is_random = request.personality & ADDR_NO_RANDOMIZE == 0;
-    let layout = Layout::choose(is_random.then_some(&mut random as &mut _), request.limits.stack);
+    let is_random = identity.is_secure || request.personality & ADDR_NO_RANDOMIZE == 0;
+    let stack_room = match identity.is_secure {
+        true => request.limits.stack.min(SECURE_STACK_ROOM),
+        false => request.limits.stack,
+    };
+    let layout = Layout::choose(is_random.then_some(&mut random as &mut _), stack_room);
     let space = AddressSpace::new(layout, request.limits)?;
 
     let object = |file: &ProgramFile| {

@@ -11,6 +11,7 @@ use base::memory::VirtAddr;
 use core::ops::Range;
 
 use super::area::{Area, AreaFlags, Backing};
+use super::attach::Attachment;
 use super::layout::{LOW_REGION, LOWEST_ADDRESS, PAGE, STACK_GUARD, USER_END, page_ceil};
 use super::space::{AddressSpace, Inner, LimitValues, MOST_AREAS, anonymous_area, rights_of};
 use base::memory::reserve;
@@ -47,6 +48,10 @@ pub struct MapRequest {
     pub flags: AreaFlags,
     /// What stands behind it.
     pub backing: Backing,
+    /// Counts it as an attachment of a shared-memory segment.
+    pub attachment: Option<Attachment>,
+    /// It may lie below the lowest address that everybody may use.
+    pub may_be_low: bool,
 }
 
 impl MapRequest {
@@ -59,6 +64,8 @@ impl MapRequest {
             allowed: Protection::all(),
             flags: AreaFlags::empty(),
             backing: Backing::Anonymous,
+            attachment: None,
+            may_be_low: false,
         }
     }
 }
@@ -72,21 +79,27 @@ impl AddressSpace {
     pub fn map(&self, request: MapRequest) -> Result<u64, Errno> {
         let limits = self.limits();
         let mut inner = self.lock();
-        let start = inner.choose_place(request.place, request.length)?;
+        let start = inner.choose_place(request.place, request.length, request.may_be_low)?;
         let mut area = Area {
             end: start + request.length,
             protection: request.protection,
             allowed: request.allowed,
             flags: request.flags,
             backing: request.backing,
+            attachment: request.attachment,
         };
         if inner.lock_future {
             area.flags.insert(AreaFlags::LOCKED);
         }
         inner.check_limits(start, &area, &limits)?;
         let range = start..area.end;
-        inner.remove_areas(range);
+        let replaces = !inner.areas.is_free(range.clone());
+        inner.remove_areas(range.clone());
         inner.add_area(start, area);
+        drop(inner);
+        if replaces && let Some(sites) = self.sites() {
+            sites.forget(self, range);
+        }
         Ok(start)
     }
 
@@ -96,15 +109,21 @@ impl AddressSpace {
     /// `ENOMEM` when an area would be split and there are too many.
     pub fn unmap(&self, range: Range<u64>) -> Result<(), Errno> {
         let mut inner = self.lock();
-        let splits = inner
-            .areas
-            .find(range.start)
-            .is_some_and(|(start, area)| start < range.start && area.end > range.end);
-        if splits && inner.areas.len() >= MOST_AREAS {
-            return Err(Errno::ENOMEM);
+        inner.check_unmap(&range)?;
+        inner.remove_areas(range.clone());
+        drop(inner);
+        if let Some(sites) = self.sites() {
+            sites.forget(self, range);
         }
-        inner.remove_areas(range);
         Ok(())
+    }
+
+    /// Whether `unmap` would refuse.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn check_unmap(&self, range: &Range<u64>) -> Result<(), Errno> {
+        self.lock().check_unmap(range)
     }
 
     /// Changes the rights in `range`. With `grows_down` the range is extended to the start of the
@@ -226,14 +245,24 @@ fn is_free_for_heap(inner: &Inner, range: Range<u64>, room_end: u64) -> bool {
 }
 
 impl Inner {
-    fn choose_place(&self, place: Place, length: u64) -> Result<u64, Errno> {
+    fn check_unmap(&self, range: &Range<u64>) -> Result<(), Errno> {
+        let splits = self
+            .areas
+            .find(range.start)
+            .is_some_and(|(start, area)| start < range.start && area.end > range.end);
+        if splits && self.areas.len() >= MOST_AREAS { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    fn choose_place(&self, place: Place, length: u64, may_be_low: bool) -> Result<u64, Errno> {
         if length > USER_END {
             return Err(Errno::ENOMEM);
         }
         let exactly = |address: u64| {
             if address > USER_END - length {
                 Err(Errno::ENOMEM)
-            } else if address < LOWEST_ADDRESS {
+            } else if address < LOWEST_ADDRESS
+                && !(may_be_low && self.is_without_special(address..LOWEST_ADDRESS))
+            {
                 Err(Errno::EPERM)
             } else {
                 Ok(address)
@@ -250,6 +279,11 @@ impl Inner {
                 self.find_room(hint, length, is_low).ok_or(Errno::ENOMEM)
             }
         }
+    }
+
+    /// Whether nothing of the kernel's lies in `range`.
+    fn is_without_special(&self, range: Range<u64>) -> bool {
+        self.areas.overlapping(range).all(|(_, area)| !area.flags.contains(AreaFlags::SPECIAL))
     }
 
     /// Room for `length` bytes: at `hint` if that is free, else from the top down, else from the
@@ -340,8 +374,7 @@ impl Inner {
                 return (reached, Err(Errno::EACCES));
             }
             let pages = (area.end.min(range.end) - start.max(range.start)) / PAGE;
-            let becomes = Area { protection, ..area.clone() };
-            if becomes.is_accounted() && !area.is_accounted() {
+            if area.is_accounted_with(protection) && !area.is_accounted() {
                 let is_too_much = limits.data < USER_END
                     && (self.data_pages() + pages).saturating_mul(PAGE) > limits.data;
                 if is_too_much || pages > reserve::most() {

@@ -1,5 +1,6 @@
-//! The text of `/proc/PID/maps`.
+//! The text of `/proc/PID/maps`, a part at a time: there may be 65,530 lines of any length.
 
+use abi::Errno;
 use abi::memory::Protection;
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -9,16 +10,26 @@ use super::space::{AddressSpace, Inner};
 
 /// Column at which the name begins.
 const NAME_COLUMN: usize = 73;
+/// Bytes of text after which a part ends.
+const PART: usize = 16 << 10;
+/// Bytes that a line has at most before its name.
+const HEAD: usize = 128;
 
 impl AddressSpace {
-    /// The whole text.
-    pub fn maps(&self) -> Vec<u8> {
+    /// Adds the lines of areas from address `cursor` on until there is enough for one part of the text.
+    /// Returns where the next part begins.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn maps(&self, cursor: u64, text: &mut Vec<u8>) -> Result<Option<u64>, Errno> {
         let inner = self.lock();
-        let mut text = Vec::new();
-        for (start, area) in inner.areas.iter() {
-            inner.write_line(start, area, &mut text);
+        for (start, area) in inner.areas.overlapping(cursor..u64::MAX) {
+            if text.len() >= PART {
+                return Ok(Some(start));
+            }
+            inner.write_line(start, area, text)?;
         }
-        text
+        Ok(None)
     }
 }
 
@@ -32,7 +43,10 @@ impl Write for Bytes<'_> {
 }
 
 impl Inner {
-    fn write_line(&self, start: u64, area: &Area, text: &mut Vec<u8>) {
+    fn write_line(&self, start: u64, area: &Area, text: &mut Vec<u8>) -> Result<(), Errno> {
+        let name = self.name_of(start, area);
+        // A line feed takes four bytes.
+        text.try_reserve(HEAD + 4 * name.len()).map_err(|_| Errno::ENOMEM)?;
         let begin = text.len();
         let has = |right, letter| if area.protection.contains(right) { letter } else { '-' };
         let read = has(Protection::READ, 'r');
@@ -48,14 +62,13 @@ impl Inner {
         };
         let major = (device >> 8) & 0xfff;
         let minor = (device & 0xff) | ((device >> 12) & 0xfff00);
-        // Writing to a vector cannot fail.
+        // Writing to a vector cannot fail, and there is room.
         let _ = write!(
             Bytes(text),
             "{start:08x}-{:08x} {read}{write}{execute}{kind} {offset:08x} {major:02x}:{minor:02x} \
              {inode} ",
             area.end
         );
-        let name = self.name_of(start, area);
         if !name.is_empty() {
             while text.len() - begin < NAME_COLUMN {
                 text.push(b' ');
@@ -68,6 +81,7 @@ impl Inner {
             }
         }
         text.push(b'\n');
+        Ok(())
     }
 
     fn name_of<'a>(&self, start: u64, area: &'a Area) -> &'a [u8] {

@@ -18,6 +18,7 @@
 
 mod advise;
 mod area;
+mod attach;
 mod elf;
 mod fault;
 mod file_source;
@@ -38,9 +39,10 @@ mod user_io;
 pub mod vdso;
 
 pub use area::{AreaFlags, Backing, Object};
+pub use attach::{Attach, Attachment, Owner};
 pub use base::memory::reserve::available as available_frames;
 pub use fault::{Access, FaultSignal};
-pub use file_source::FileSource;
+pub use file_source::{FileSource, is_mapped_for_writing};
 pub use layout::{Layout, PAGE, USER_END, is_page_aligned, is_user_range, page_ceil, page_floor};
 pub use load::{Identity, LoadRequest, LoadedProgram, ProgramFile, ProgramLookup, load_program};
 pub use map::{MapRequest, Place};

@@ -9,11 +9,12 @@ use abi::memory::Protection;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::memory::{Frame, PhysAddr, VirtAddr, reserve};
+use core::ops::Range;
 
 use super::area::{Area, AreaFlags, Backing, Object};
 use super::fault::Access;
 use super::layout::{PAGE, is_user_range, page_floor};
-use super::source::PageSource;
+use super::source::{PageSource, new_identity};
 use super::space::{AddressSpace, Inner, anonymous_area, rights_of};
 
 /// A page of the kernel's that a program gets to see.
@@ -38,6 +39,7 @@ pub enum SharedPlace {
 /// One frame as the source of an area.
 struct OnePage {
     frame: Frame,
+    identity: u64,
 }
 
 impl PageSource for OnePage {
@@ -50,7 +52,7 @@ impl PageSource for OnePage {
     }
 
     fn identity(&self) -> u64 {
-        (&raw const *self) as u64
+        self.identity
     }
 }
 
@@ -63,6 +65,13 @@ pub(super) struct Pinned {
 }
 
 impl Inner {
+    /// The pages of `range` have moved to `target`, and their frames with them.
+    pub(super) fn move_pinned(&mut self, range: Range<u64>, target: u64) {
+        for pinned in self.pinned.iter_mut().filter(|pinned| range.contains(&pinned.page)) {
+            pinned.page = pinned.page - range.start + target;
+        }
+    }
+
     /// Whether the page has a frame that is pinned there.
     pub(super) fn is_pinned(&self, page: u64, frame: PhysAddr) -> bool {
         self.pinned.contains(&Pinned { page, frame })
@@ -104,10 +113,26 @@ impl AddressSpace {
         Ok(mapping.frame)
     }
 
-    /// Lets the page be like others again, if this frame is still pinned there.
-    pub fn unpin(&self, page: u64, frame: &Frame) {
-        let pinned = Pinned { page, frame: frame.address() };
-        self.lock().pinned.retain(|other| *other != pinned);
+    /// Lets the page with this frame be like others again, wherever the program has moved it.
+    pub fn unpin(&self, frame: &Frame) {
+        let address = frame.address();
+        self.lock().pinned.retain(|other| other.frame != address);
+    }
+
+    /// Takes pages of the kernel's out of `range`, which `map_shared` has put there: those that still
+    /// show one of `frames`, one after the other.
+    pub fn unmap_shared(&self, range: Range<u64>, frames: &[&Frame]) {
+        let mut inner = self.lock();
+        for (page, frame) in range.step_by(PAGE as usize).zip(frames) {
+            let is_special = inner
+                .areas
+                .find(page)
+                .is_some_and(|(_, area)| area.flags.contains(AreaFlags::SPECIAL));
+            let shown = inner.table.peek(VirtAddr(page)).map(|state| state.frame);
+            if is_special && shown == Some(frame.address()) {
+                inner.remove_areas(page..page + PAGE);
+            }
+        }
     }
 
     /// Maps pages of the kernel one after the other and returns where.
@@ -128,7 +153,7 @@ impl AddressSpace {
             SharedPlace::Near(hint) => inner.find_room(hint, length, false).ok_or(Errno::ENOMEM)?,
         };
         for (place, page) in (start..).step_by(PAGE as usize).zip(pages) {
-            let source = Arc::new(OnePage { frame: page.frame.clone() });
+            let source = Arc::new(OnePage { frame: page.frame.clone(), identity: new_identity() });
             let area = Area {
                 allowed: page.protection,
                 flags: AreaFlags::SPECIAL | page.flags,

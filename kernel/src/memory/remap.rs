@@ -43,6 +43,10 @@ impl AddressSpace {
     /// `ENOMEM` when there is no room or a limit is reached, `EAGAIN` when too much would be locked.
     pub fn remap(&self, request: RemapRequest) -> Result<u64, Errno> {
         let limits = self.limits();
+        if let Some(sites) = self.sites() {
+            let old_end = request.address.saturating_add(request.old_length);
+            sites.give_back(self, request.address..old_end);
+        }
         let mut inner = self.lock();
         let is_forced = request.keep_old || matches!(request.movement, Move::To(_));
         if inner.areas.find(request.address).is_none() {
@@ -169,6 +173,7 @@ impl Inner {
             *first_page += (old.start - start) / PAGE;
         }
         self.table.move_range(VirtAddr(old.start)..VirtAddr(old.end), VirtAddr(target))?;
+        self.move_pinned(old.clone(), target);
         if !old.is_empty() && !request.keep_old {
             for (start, area) in self.areas.remove(old) {
                 self.total -= (area.end - start) / PAGE;

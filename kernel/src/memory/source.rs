@@ -8,8 +8,10 @@
 use abi::Errno;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use base::heap::tree;
 use base::memory::Frame;
-use base::sync::{Mutex, rank};
+use base::sync::{Mutex, Once, rank};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::layout::PAGE;
 
@@ -38,7 +40,7 @@ pub trait PageSource: Send + Sync {
         0
     }
 
-    /// A number that is the same for two handles of one source and differs between live sources.
+    /// A number that is the same for two handles of one source; no other source ever has or had it.
     fn identity(&self) -> u64;
 
     /// Copies bytes out and returns how many: fewer than asked only at the end.
@@ -65,6 +67,9 @@ pub trait PageSource: Send + Sync {
         Ok(done)
     }
 
+    /// A program begins to write to a page through a shared mapping.
+    fn note_write(&self) {}
+
     /// Writes changes back to where they are kept, and waits for it.
     ///
     /// # Errors
@@ -82,8 +87,31 @@ pub trait PageSource: Send + Sync {
     }
 }
 
+/// Number of the device that sources live on which are no files.
+fn nameless_device() -> u64 {
+    static DEVICE: Once<u64> = Once::new();
+    *DEVICE.call_once(fs::inode::anonymous_device)
+}
+
+/// A number on that device that no other source has or had.
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The identity of a source that has a number on a device.
+pub(super) fn identity_of(device: u64, number: u64) -> u64 {
+    device.rotate_left(40) ^ number
+}
+
+/// An identity for a source that is no file.
+pub(super) fn new_identity() -> u64 {
+    identity_of(nameless_device(), next_number())
+}
+
 /// Pages of shared anonymous memory: made on first use, zero at first, freed with the last mapping.
 pub struct SharedStore {
+    number: u64,
     size: u64,
     /// Guarded by its own lock; nothing else is taken while it is held.
     pages: Mutex<BTreeMap<u64, Frame>>,
@@ -92,7 +120,21 @@ pub struct SharedStore {
 impl SharedStore {
     /// A store of `size` bytes. No memory is used yet.
     pub fn new(size: u64) -> Arc<SharedStore> {
-        Arc::new(SharedStore { size, pages: Mutex::new(&rank::INODE, BTreeMap::new()) })
+        let pages = Mutex::new(&rank::INODE, BTreeMap::new());
+        Arc::new(SharedStore { number: next_number(), size, pages })
+    }
+}
+
+impl SharedStore {
+    /// Pages in memory.
+    pub fn resident(&self) -> u64 {
+        self.pages.lock().len() as u64
+    }
+}
+
+impl Drop for SharedStore {
+    fn drop(&mut self) {
+        fs::tmpfs::bury(core::mem::take(self.pages.get_mut()));
     }
 }
 
@@ -110,7 +152,7 @@ impl PageSource for SharedStore {
             return Ok(frame.clone());
         }
         let frame = base::memory::reserve::zeroed()?;
-        pages.insert(index, frame.clone());
+        tree::insert(&mut pages, index, frame.clone());
         Ok(frame)
     }
 
@@ -124,22 +166,22 @@ impl PageSource for SharedStore {
     }
 
     fn device(&self) -> u64 {
-        1
+        nameless_device()
     }
 
     fn inode(&self) -> u64 {
-        self.identity() >> 4
+        self.number
     }
 
     fn identity(&self) -> u64 {
-        (&raw const *self) as u64
+        identity_of(nameless_device(), self.number)
     }
 
     fn punch(&self, first: u64, end: u64) -> Result<(), Errno> {
         let mut pages = self.pages.lock();
-        let mut removed = pages.split_off(&first);
-        let mut kept = removed.split_off(&end);
-        pages.append(&mut kept);
+        while let Some((&index, _)) = pages.range(first..end).next() {
+            pages.remove(&index);
+        }
         Ok(())
     }
 }
@@ -157,6 +199,17 @@ mod tests {
         let mut bytes = [0; 5];
         assert_eq!(store.read_at(PAGE + 5, &mut bytes), Ok(5));
         assert_eq!(&bytes, b"ferry");
+    }
+
+    #[test]
+    fn identities_are_no_addresses_and_do_not_come_back() {
+        let first = SharedStore::new(PAGE);
+        let (identity, address) = (first.identity(), (&raw const *first) as u64);
+        assert_ne!(first.inode(), address);
+        drop(first);
+        for _ in 0..100 {
+            assert_ne!(SharedStore::new(PAGE).identity(), identity);
+        }
     }
 
     #[test]

@@ -15,11 +15,13 @@ use base::memory::{Frame, PageRights, PageTable, PhysAddr, ShareMode, VirtAddr, 
 use base::sync::{Mutex, MutexGuard, Once, rank};
 use base::user::{SpaceHandle, shootdown};
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::call::PAGES_AT_ONCE;
 use crate::posted::Sites;
 
 use super::area::{Area, AreaFlags, AreaMap, Backing};
+use super::attach::Owner;
 use super::layout::{Layout, PAGE, USER_END};
 use super::pin::Pinned;
 
@@ -95,6 +97,9 @@ pub struct ProgramRegions {
     pub environment: Range<u64>,
 }
 
+/// Bytes that a handler treats in one go.
+const PIECE: u64 = PAGES_AT_ONCE * PAGE;
+
 /// What the space lock guards.
 pub(super) struct Inner {
     pub(super) areas: AreaMap,
@@ -117,6 +122,8 @@ pub(super) struct Inner {
     pub(super) pinned: Vec<Pinned>,
     /// Run of faults on neighbouring anonymous pages, see `fault.rs`.
     pub(super) run: super::fault::Run,
+    /// Process that attaches and detaches shared-memory segments here.
+    pub(super) owner: Owner,
     zero: PhysAddr,
 }
 
@@ -127,6 +134,8 @@ pub struct AddressSpace {
     limits: Limits,
     /// `membarrier` registrations, as command bits.
     barrier_registrations: AtomicU64,
+    /// Its owner may look into it (`PR_SET_DUMPABLE`).
+    is_dumpable: AtomicBool,
     inner: Mutex<Inner>,
     /// Where its program posts calls without knowing.
     sites: Once<Arc<Sites>>,
@@ -151,6 +160,7 @@ impl AddressSpace {
                 locked: AtomicU64::new(limits.locked),
             },
             barrier_registrations: AtomicU64::new(0),
+            is_dumpable: AtomicBool::new(true),
             inner: Mutex::new(
                 &rank::SPACE,
                 Inner {
@@ -167,6 +177,7 @@ impl AddressSpace {
                     regions: ProgramRegions::default(),
                     pinned: Vec::new(),
                     run: super::fault::Run::default(),
+                    owner: Owner::default(),
                     zero: zero_frame().address(),
                 },
             ),
@@ -177,6 +188,17 @@ impl AddressSpace {
     /// A number that no other space has had or will have.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Whether its own user may look into it.
+    pub fn is_dumpable(&self) -> bool {
+        self.is_dumpable.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether its own user may look into it. Who takes the right away does it before the program
+    /// gets anything to hide.
+    pub fn set_dumpable(&self, is_dumpable: bool) {
+        self.is_dumpable.store(is_dumpable, Ordering::Relaxed);
     }
 
     /// Sets the limits; what exceeds them already stays.
@@ -256,6 +278,7 @@ impl AddressSpace {
         let child_space = AddressSpace::new(parent.layout, self.limits())?;
         let registrations = self.barrier_registrations.load(Ordering::Relaxed);
         child_space.barrier_registrations.store(registrations, Ordering::Relaxed);
+        child_space.set_dumpable(self.is_dumpable());
         let mut child = child_space.inner.lock_nested();
         parent.copy_into(&mut child)?;
         drop(child);
@@ -271,6 +294,25 @@ impl AddressSpace {
         let mut inner = self.lock();
         let everything = 0..USER_END;
         inner.remove_areas(everything);
+    }
+
+    /// The first part of `range` that is mapped, no longer than a handler may treat in one go.
+    pub fn piece(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let inner = self.lock();
+        let (start, area) = inner.areas.overlapping(range.clone()).next()?;
+        let start = start.max(range.start);
+        let end = area.end.min(range.end).min(start.saturating_add(PIECE));
+        (start < end).then_some(start..end)
+    }
+
+    /// Frees the pages of `range` and leaves the areas. Whoever touches them gets what is behind them.
+    pub fn discard(&self, range: Range<u64>) {
+        self.lock().take_pages(range);
+    }
+
+    /// Pages in memory.
+    pub fn resident(&self) -> u64 {
+        self.lock().resident
     }
 
     /// What `base::user::run` needs.
@@ -411,6 +453,9 @@ impl Inner {
             let mut copy = area.clone();
             // Locks are not inherited.
             copy.flags.remove(AreaFlags::LOCKED);
+            if let Some(attachment) = &mut copy.attachment {
+                attachment.move_to(&child.owner);
+            }
             child.add_area(start, copy);
             if !area.flags.contains(AreaFlags::WIPE_ON_FORK) {
                 let mode =
@@ -444,5 +489,6 @@ pub(super) fn anonymous_area(end: u64, protection: Protection) -> Area {
         allowed: Protection::all(),
         flags: AreaFlags::empty(),
         backing: Backing::Anonymous,
+        attachment: None,
     }
 }

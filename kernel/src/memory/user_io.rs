@@ -61,8 +61,13 @@ struct Cursor {
     current: IoVector,
     following: IntoIter<IoVector>,
     remaining: u64,
+    /// Bytes that may still be moved before the next piece.
+    piece: u64,
+    piece_size: u64,
     /// The last copy stopped at a page that is missing or not permitted.
     is_stopped: bool,
+    /// That page is not where the next copy begins, because a record is moved whole.
+    missing: Option<u64>,
 }
 
 impl Cursor {
@@ -84,8 +89,30 @@ impl Cursor {
             current: first,
             following: following.into_iter(),
             remaining: remaining.min(MOST_BYTES),
+            piece: u64::MAX,
+            piece_size: u64::MAX,
             is_stopped: false,
+            missing: None,
         })
+    }
+
+    /// Moves `length` bytes by `copy`, or goes back to where it was.
+    fn whole(&mut self, length: usize, copy: impl FnOnce(&mut Cursor) -> usize) -> bool {
+        if self.remaining < length as u64 {
+            return false;
+        }
+        let (current, remaining) = (self.current, self.remaining);
+        let crosses = current.length < length as u64;
+        let following = if crosses { self.following.clone() } else { IntoIter::default() };
+        if copy(self) == length {
+            return true;
+        }
+        self.missing = Some(self.current.address);
+        (self.current, self.remaining) = (current, remaining);
+        if crosses {
+            self.following = following;
+        }
+        false
     }
 
     /// Moves up to `limit` bytes; `copy` gets the space, the address, the range of the caller's
@@ -97,6 +124,7 @@ impl Cursor {
     ) -> usize {
         self.is_stopped = false;
         let mut done = 0;
+        let limit = limit.min(usize::try_from(self.piece).unwrap_or(limit));
         while done < limit && self.remaining > 0 {
             if self.current.length == 0 {
                 match self.following.next() {
@@ -111,6 +139,7 @@ impl Cursor {
             self.current.address += moved as u64;
             self.current.length -= moved as u64;
             self.remaining -= moved as u64;
+            self.piece -= moved as u64;
             done += moved;
             if moved < wanted {
                 self.is_stopped = true;
@@ -120,7 +149,26 @@ impl Cursor {
         done
     }
 
+    /// What it may move now.
+    fn open(&self) -> usize {
+        usize::try_from(self.remaining.min(self.piece)).unwrap_or(usize::MAX)
+    }
+
+    /// A piece has come to its end, and there is more: begins the next one.
+    fn next_piece(&mut self) -> bool {
+        if self.piece > 0 || self.remaining == 0 {
+            return false;
+        }
+        self.piece = self.piece_size;
+        true
+    }
+
     async fn fault_in_next(&mut self, access: Access) -> Result<(), Errno> {
+        if let Some(missing) = self.missing.take() {
+            self.is_stopped = false;
+            let fault = Box::pin(self.space.fault(VirtAddr(missing), access));
+            return fault.await.map_err(|_| Errno::EFAULT);
+        }
         while self.current.length == 0 {
             match self.following.next() {
                 Some(next) => self.current = next,
@@ -139,6 +187,17 @@ pub struct UserSink {
 }
 
 impl UserSink {
+    /// The same, stopping after each piece of so many bytes until `next_piece`.
+    pub fn in_pieces(mut self, size: u64) -> UserSink {
+        (self.cursor.piece, self.cursor.piece_size) = (size, size);
+        self
+    }
+
+    /// Begins the next piece; false when this one has not come to its end, or was the last.
+    pub fn next_piece(&mut self) -> bool {
+        self.cursor.next_piece()
+    }
+
     pub(super) fn new(
         space: Arc<AddressSpace>,
         first: IoVector,
@@ -161,15 +220,31 @@ impl UserSink {
     }
 }
 
-impl Sink for UserSink {
-    fn write(&mut self, bytes: &[u8]) -> usize {
-        self.cursor.advance(bytes.len(), |space, address, range| {
+impl Cursor {
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        self.advance(bytes.len(), |space, address, range| {
             space.copy_in(address, bytes.get(range).unwrap_or_default())
         })
     }
 
+    fn give(&mut self, into: &mut [u8]) -> usize {
+        self.advance(into.len(), |space, address, range| {
+            space.copy_out(address, into.get_mut(range).unwrap_or_default())
+        })
+    }
+}
+
+impl Sink for UserSink {
+    fn write(&mut self, bytes: &[u8]) -> usize {
+        self.cursor.take(bytes)
+    }
+
+    fn write_record(&mut self, bytes: &[u8]) -> bool {
+        self.cursor.whole(bytes.len(), |cursor| cursor.take(bytes))
+    }
+
     fn remaining(&self) -> usize {
-        usize::try_from(self.cursor.remaining).unwrap_or(usize::MAX)
+        self.cursor.open()
     }
 
     fn write_from_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {
@@ -271,6 +346,17 @@ pub struct UserSource {
 }
 
 impl UserSource {
+    /// The same, stopping after each piece of so many bytes until `next_piece`.
+    pub fn in_pieces(mut self, size: u64) -> UserSource {
+        (self.cursor.piece, self.cursor.piece_size) = (size, size);
+        self
+    }
+
+    /// Begins the next piece; false when this one has not come to its end, or was the last.
+    pub fn next_piece(&mut self) -> bool {
+        self.cursor.next_piece()
+    }
+
     pub(super) fn new(
         space: Arc<AddressSpace>,
         first: IoVector,
@@ -295,14 +381,15 @@ impl UserSource {
 
 impl Source for UserSource {
     fn read(&mut self, into: &mut [u8]) -> usize {
-        let length = into.len();
-        self.cursor.advance(length, |space, address, range| {
-            space.copy_out(address, into.get_mut(range).unwrap_or_default())
-        })
+        self.cursor.give(into)
+    }
+
+    fn read_record(&mut self, into: &mut [u8]) -> bool {
+        self.cursor.whole(into.len(), |cursor| cursor.give(into))
     }
 
     fn remaining(&self) -> usize {
-        usize::try_from(self.cursor.remaining).unwrap_or(usize::MAX)
+        self.cursor.open()
     }
 
     fn read_to_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {

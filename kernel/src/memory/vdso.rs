@@ -15,7 +15,7 @@ use base::sync::{Mutex, Once, rank};
 
 use super::area::{Area, AreaFlags, Backing, Object};
 use super::layout::{PAGE, USER_END};
-use super::source::PageSource;
+use super::source::{PageSource, new_identity};
 use super::space::{AddressSpace, anonymous_area, rights_of};
 
 /// The shared object.
@@ -50,6 +50,7 @@ pub struct Clock {
 /// Frames that one of the two areas shows.
 struct Pages {
     frames: Vec<Frame>,
+    identity: u64,
 }
 
 impl PageSource for Pages {
@@ -63,7 +64,7 @@ impl PageSource for Pages {
     }
 
     fn identity(&self) -> u64 {
-        (&raw const *self) as u64
+        self.identity
     }
 }
 
@@ -91,7 +92,8 @@ fn make() -> Result<Shared, Errno> {
     }
     let data_frame = Frame::zeroed()?;
     let object = |frames: Vec<Frame>, name: &[u8]| {
-        Arc::new(Object { source: Arc::new(Pages { frames }), name: name.to_vec() })
+        let source = Arc::new(Pages { frames, identity: new_identity() });
+        Arc::new(Object { source, name: name.to_vec() })
     };
     Ok(Shared {
         data: object(alloc::vec![data_frame.clone()], b"[vvar]"),

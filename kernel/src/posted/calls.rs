@@ -113,7 +113,7 @@ pub(super) fn bind(thread: &Arc<Thread>, origin: Origin) -> Result<Arc<Syspage>,
 
 pub(super) fn make(thread: &Arc<Thread>, id: u32, origin: Origin) -> Result<Arc<Syspage>, Errno> {
     let space = thread.space();
-    let features = if super::is_scanner_dedicated() { feature::SCANNED } else { 0 };
+    let features = if super::may_spin() { feature::SCANNED } else { 0 };
     let bitmap = route::posted_bitmap();
     let control = ControlFrame::new(Frame::zeroed()?, features, PROCESS_LIMIT, SPIN_LIMIT, &bitmap);
     let notification = NotificationFrame::new(Frame::zeroed()?);
@@ -156,8 +156,8 @@ pub(super) fn make(thread: &Arc<Thread>, id: u32, origin: Origin) -> Result<Arc<
 }
 
 fn unpin(space: &AddressSpace, origin: Origin, frame: &Frame) {
-    if let Origin::Program { address } = origin {
-        space.unpin(address, frame);
+    if matches!(origin, Origin::Program { .. }) {
+        space.unpin(frame);
     }
 }
 
@@ -172,9 +172,9 @@ pub async fn leave(thread: &Thread) {
     syspage.drain().await;
     thread.process.counters.absorb(thread, &syspage);
     unpin(&parts.space, parts.origin, parts.entries.frame());
-    if let Err(errno) = parts.space.unmap(parts.pages.clone()) {
-        log::debug!("the control page of thread {} stays mapped: {errno}", thread.tid());
-    }
+    // The program may have put something else there: only what still shows these frames goes.
+    let frames = [parts.control.frame(), parts.notification.frame(), parts.entries.frame()];
+    parts.space.unmap_shared(parts.pages.clone(), &frames);
     thread.process.syspages.fetch_sub(1, Ordering::Relaxed);
     give_number(parts.id);
 }

@@ -39,17 +39,27 @@ pub use scanner::{Scanner, start};
 pub use sites::Sites;
 pub use syspage::Syspage;
 
+use policy::choice::Wanted;
+use policy::place::CoreSet;
 use policy::route::{self, CallPath, Support};
 
 use crate::memory::AddressSpace;
 use crate::process::Thread;
 use crate::request::encode;
-use crate::{boot, dispatch, run_user};
+use crate::{boot, core_loop, dispatch, run_user};
 
 /// Syspages that one process may have.
 const PROCESS_LIMIT: u32 = 256;
 /// Looks at a status before a waiting user should trap: a few times what a short call takes.
 const SPIN_LIMIT: u32 = 20_000;
+
+/// What a posted call answers that is to be made by a trap.
+pub const fn must_trap() -> Errno {
+    match Errno::from_number(MUST_TRAP.cast_unsigned()) {
+        Some(errno) => errno,
+        None => Errno::EAGAIN,
+    }
+}
 
 /// Whether a call may be carried out as it was posted; else the answer that it gets.
 pub fn admit(posted: &PostedCall) -> Result<(), u64> {
@@ -59,7 +69,7 @@ pub fn admit(posted: &PostedCall) -> Result<(), u64> {
         return Err(encode(Err(dispatch::unknown(number))));
     };
     if !route::may_be_posted(row) {
-        return Err(i64::from(-MUST_TRAP).cast_unsigned());
+        return Err(encode(Err(must_trap())));
     }
     if posted.flags & !FLAG_LINK != 0 {
         return Err(encode(Err(Errno::EINVAL)));
@@ -75,14 +85,20 @@ pub fn scanner_core() -> CpuId {
     boot::device_core()
 }
 
-/// Whether the scanner's core does nothing but kernel work, so that users may spin for it.
-fn is_scanner_dedicated() -> bool {
-    !boot::layout().application.contains(scanner_core().index())
+/// Whether users may spin for the scanner: not on the only core that runs programs.
+fn may_spin() -> bool {
+    boot::layout().application != CoreSet(1 << scanner_core().index())
+}
+
+/// Whether the scanner's core has nothing to do now, or a program to run: users do not spin for it.
+fn is_scanner_away() -> bool {
+    let core = scanner_core();
+    task::is_parked(core) || core_loop::thread_count(core.index()) != 0
 }
 
 /// Lets the program of a fresh address space post its calls, if that is the path in force.
 pub fn prepare(space: &AddressSpace) {
-    if run_user::path() == CallPath::Posted && is_scanner_dedicated() {
+    if run_user::path() == Wanted::Fixed(CallPath::Posted) && may_spin() {
         Sites::install(space);
     }
 }
@@ -100,7 +116,7 @@ fn enter_with(thread: &Thread, id: u32) {
     ON_CORE.here().store(id, Ordering::Release);
     // Either a scanner that is about to park sees the thread, or we see that it is.
     fence(Ordering::SeqCst);
-    if task::is_parked(scanner_core())
+    if is_scanner_away()
         && let Some(syspage) = thread.syspage()
     {
         syspage.set_parked();

@@ -12,11 +12,10 @@ use base::cpu::CpuId;
 use base::posted::{Consumer, PostedCall, Served};
 use base::ring::Ring;
 use base::sync::Once;
-use base::task;
 
 use super::{ON_CORE, Syspage};
 use crate::request::encode;
-use crate::{boot, counters};
+use crate::{boot, counters, servers};
 
 /// Syspages that may exist.
 pub(super) const LIMIT: usize = 1024;
@@ -47,7 +46,7 @@ pub(super) fn send(message: Message) {
     {
         log::error!("the scanner's inbox is full, which cannot be");
     }
-    task::ring_doorbell(super::scanner_core());
+    servers::wake(super::scanner_core());
 }
 
 struct Owned {
@@ -100,7 +99,8 @@ pub struct Scanner {
     owned: Vec<Option<Owned>>,
     /// Numbers of syspages to look at whether or not their thread is on a core.
     listed: Vec<u32>,
-    is_dedicated: bool,
+    /// A program lives on this core: users do not spin for it, but trap.
+    is_shared: bool,
 }
 
 impl Scanner {
@@ -114,12 +114,7 @@ impl Scanner {
 
     /// One that looks at what is on these cores.
     pub(super) fn of_cores(cores: Vec<&'static AtomicU32>) -> Scanner {
-        Scanner {
-            cores,
-            owned: Vec::new(),
-            listed: Vec::new(),
-            is_dedicated: super::is_scanner_dedicated(),
-        }
+        Scanner { cores, owned: Vec::new(), listed: Vec::new(), is_shared: false }
     }
 
     fn of(owned: &mut [Option<Owned>], id: u32) -> Option<&mut Owned> {
@@ -143,7 +138,7 @@ impl Scanner {
             }
             let Some(owned) = Self::of(&mut self.owned, id) else { continue };
             let control = &owned.syspage.parts().control;
-            if self.is_dedicated && control.is_parked() {
+            if !self.is_shared && control.is_parked() {
                 control.set_parked(false);
             }
             worked |= owned.visit(serve);
@@ -214,6 +209,24 @@ impl Scanner {
         }
     }
 
+    /// Takes note whether programs live on this core. While they do, users that could post are told that
+    /// it is parked.
+    #[inline]
+    pub fn set_shared(&mut self, is_shared: bool) {
+        self.is_shared = is_shared;
+        if is_shared {
+            self.tell_parked();
+        }
+    }
+
+    fn tell_parked(&mut self) {
+        for id in &self.cores {
+            if let Some(owned) = Self::of(&mut self.owned, id.load(Ordering::Acquire)) {
+                owned.syspage.set_parked();
+            }
+        }
+    }
+
     /// Whether a turn would find something.
     pub fn has_work(&mut self) -> bool {
         if self.cores.is_empty() {
@@ -232,11 +245,7 @@ impl Scanner {
         if self.cores.is_empty() {
             return false;
         }
-        for id in &self.cores {
-            if let Some(owned) = Self::of(&mut self.owned, id.load(Ordering::Acquire)) {
-                owned.syspage.parts().control.set_parked(true);
-            }
-        }
+        self.tell_parked();
         fence(Ordering::SeqCst);
         self.has_work()
     }

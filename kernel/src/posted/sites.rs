@@ -4,7 +4,7 @@
 //! A site is known by its *return address*, the one behind it. It is patched only when
 //! * a system call has just returned there, so that the two bytes before are an instruction;
 //! * the page is private and cannot be written by the program (the patch goes into a private copy);
-//! * eight bytes below the stack pointer are dead there (`hal`, `may_patch`);
+//! * nothing uses eight bytes below the stack pointer there (`hal`, `may_patch`);
 //! * its slot of the table of sites is free.
 //!
 //! Everything else keeps trapping. Data: a stand-in for the control page, for threads that have no
@@ -15,6 +15,8 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use base::heap::tree;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use abi::Errno;
@@ -22,7 +24,8 @@ use abi::memory::Protection;
 use abi::syspage::{ControlPage, NotificationPage, call};
 use base::memory::Frame;
 use base::sync::{Mutex, Once, rank};
-use hal::{Contract, Machine, PostTrampoline};
+use base::user::UserContext;
+use hal::{Contract, Machine, PostTrampoline, UserContext as _};
 use policy::patch::{self, Attempt};
 
 use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, SharedPlace, page_floor};
@@ -177,17 +180,17 @@ impl Sites {
 
     /// A call trapped at a site that is not patched: patches it when it is time and possible.
     #[inline]
-    pub(super) fn note_trap(&self, space: &AddressSpace, after: u64) {
+    pub(super) fn note_trap(&self, space: &AddressSpace, after: u64, context: &UserContext) {
         let Some(seen) = self.seen.get(after as usize / 2 % REMEMBERED) else { return };
         let (word, attempt) = patch::count(seen.load(Ordering::Relaxed), after);
         seen.store(word, Ordering::Relaxed);
-        if attempt == Attempt::Now && self.patch(space, after).is_err() {
+        if attempt == Attempt::Now && self.patch(space, after, context).is_err() {
             seen.store(patch::refuse(after), Ordering::Relaxed);
         }
     }
 
     #[cold]
-    fn patch(&self, space: &AddressSpace, after: u64) -> Result<(), Errno> {
+    fn patch(&self, space: &AddressSpace, after: u64, context: &UserContext) -> Result<(), Errno> {
         let trampoline = self.trampoline;
         let site = after.wrapping_sub(trampoline.trap.len() as u64);
         let crosses = page_floor(site) != page_floor(after - 1);
@@ -198,7 +201,8 @@ impl Sites {
         if space.read_now(site, &mut bytes) != bytes.len() || bytes != trampoline.trap {
             return Err(Errno::EACCES);
         }
-        if !(trampoline.may_patch)(&|address, into| space.read_now(address, into), after) {
+        let read = |address, into: &mut [u8]| space.read_now(address, into);
+        if !(trampoline.may_patch)(&read, after, &context.general_registers()) {
             return Err(Errno::EACCES);
         }
         let mut patched = self.patched.lock();
@@ -209,7 +213,7 @@ impl Sites {
         // The table first: who comes by the patched site finds it there.
         space.poke(self.table() + after % slots * 8, &after.to_le_bytes())?;
         space.poke(site, &trampoline.patch)?;
-        patched.insert(after);
+        tree::insert_in_set(&mut patched, after);
         Ok(())
     }
 
@@ -218,14 +222,50 @@ impl Sites {
         self.given_up.store(true, Ordering::Relaxed);
         let patched = self.patched.lock();
         for after in patched.iter() {
-            let site = after - self.trampoline.trap.len() as u64;
-            let mut bytes = [0; 2];
-            // Only what is still ours.
-            if space.read_now(site, &mut bytes) == 2
-                && bytes == self.trampoline.patch
-                && let Err(errno) = space.poke(site, &self.trampoline.trap)
-            {
-                log::debug!("a site at {site:#x} stays patched: {errno}");
+            self.restore(space, *after);
+        }
+    }
+
+    /// Whether the site that ends at `after` is still patched.
+    fn is_ours(&self, space: &AddressSpace, after: u64) -> bool {
+        let mut bytes = [0; 2];
+        let site = after - self.trampoline.trap.len() as u64;
+        space.read_now(site, &mut bytes) == bytes.len() && bytes == self.trampoline.patch
+    }
+
+    /// Puts back what was at a site, if it is still patched; false when that is not possible.
+    fn restore(&self, space: &AddressSpace, after: u64) -> bool {
+        let site = after - self.trampoline.trap.len() as u64;
+        if !self.is_ours(space, after) {
+            return true;
+        }
+        let result = space.poke(site, &self.trampoline.trap);
+        result
+            .inspect_err(|errno| log::debug!("a site at {site:#x} stays patched: {errno}"))
+            .is_ok()
+    }
+
+    /// What was mapped in `range` is gone: so are its sites. Those that somebody has patched there
+    /// meanwhile stay.
+    pub fn forget(&self, space: &AddressSpace, range: Range<u64>) {
+        self.remove(space, range, |after| !self.is_ours(space, after));
+    }
+
+    /// What is mapped in `range` is about to move: its sites are as they were before.
+    pub fn give_back(&self, space: &AddressSpace, range: Range<u64>) {
+        self.remove(space, range, |after| self.restore(space, after));
+    }
+
+    fn remove(&self, space: &AddressSpace, range: Range<u64>, goes: impl Fn(u64) -> bool) {
+        let length = self.trampoline.trap.len() as u64;
+        let slots = self.trampoline.offsets.site_slots as u64;
+        let mut patched = self.patched.lock();
+        let ends = range.start.saturating_add(length)..range.end.saturating_add(length);
+        let inside: Vec<u64> = patched.range(ends).copied().filter(|after| goes(*after)).collect();
+        for after in inside {
+            patched.remove(&after);
+            if let Err(errno) = space.poke(self.table() + after % slots * 8, &[0; 8]) {
+                log::debug!("the slot of a site at {after:#x} stays taken: {errno}");
             }
         }
     }

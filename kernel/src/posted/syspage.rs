@@ -14,6 +14,7 @@ use core::task::Waker;
 
 use abi::Errno;
 use abi::syspage::{ENTRY_COUNT, notification};
+use base::bell::Bell;
 use base::cpu::CpuId;
 use base::posted::InFlight;
 use base::sync::{Mutex, rank};
@@ -109,8 +110,8 @@ pub struct Syspage {
     withheld: Mutex<Vec<(usize, u64)>>,
     /// Whoever waits for entries to be done, or for the end.
     changed: WaitQueue,
-    /// The scanner was told to look and has not yet.
-    rung: AtomicBool,
+    /// Brings the scanner to look.
+    bell: Bell,
     /// The scanner has let go of it.
     removed: AtomicBool,
     /// Calls taken, per number; only the scanner's core counts.
@@ -125,7 +126,7 @@ impl Syspage {
             cancellations: core::array::from_fn(|_| Cancellation::new()),
             withheld: Mutex::new(&rank::CALL_SLOT, Vec::new()),
             changed: WaitQueue::new(),
-            rung: AtomicBool::new(false),
+            bell: Bell::new(),
             removed: AtomicBool::new(false),
             posted: (0..CALL_LIMIT).map(|_| Counter::new()).collect(),
         }
@@ -155,7 +156,7 @@ impl Syspage {
     }
 
     /// Whether the program registered it.
-    pub(super) fn is_programs_own(&self) -> bool {
+    pub fn is_programs_own(&self) -> bool {
         matches!(self.parts.origin, Origin::Program { .. })
     }
 
@@ -207,9 +208,9 @@ impl Syspage {
         let keeps = !self.is_programs_own();
         let result =
             result.map_err(|errno| if errno.is_restart() && !keeps { Errno::EINTR } else { errno });
-        if keeps && self.parts.thread.has_attention() {
+        if keeps && (result == Err(super::must_trap()) || self.parts.thread.has_attention()) {
             // A signal that the call itself has raised comes before its answer: the thread is on its
-            // way into the kernel, and takes both there.
+            // way into the kernel, and takes both there. A call that was refused is made there.
             self.withheld.lock().push((index, encode(result)));
             self.changed.wake_all();
             return;
@@ -252,7 +253,7 @@ impl Syspage {
 
     /// Makes the scanner look, wherever the thread is.
     pub(super) fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
+        if self.bell.ring() {
             scanner::send(Message::Look(self.parts.id));
         }
         task::ring_doorbell(super::scanner_core());
@@ -260,7 +261,7 @@ impl Syspage {
 
     /// The scanner looks now.
     pub(super) fn answer_ring(&self) {
-        self.rung.store(false, Ordering::Release);
+        self.bell.answer();
     }
 
     /// Ends the wait of a call; false when it is not under way.

@@ -16,6 +16,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use abi::Errno;
+use abi::arch::x86_64::signal::register;
 use abi::syspage::ENTRY_COUNT;
 use base::user::UserContext;
 use hal::{Trap, UserContext as _};
@@ -43,7 +44,8 @@ pub struct Finished {
 pub enum Recovery {
     /// It is the program's own.
     None,
-    /// There is no call of that number; its answer is in the registers.
+    /// There is no call of that number: its answer is in the registers, or the thread makes the call
+    /// again with the half of the number that counts.
     NoSuchCall,
     /// The program called a null pointer; the registers say so again.
     NullCall,
@@ -95,7 +97,7 @@ pub fn arrive(
 ) {
     let after = context.instruction_pointer();
     if after.wrapping_sub(sites.code()) >= PAGE {
-        sites.note_trap(space, after);
+        sites.note_trap(space, after, context);
         return;
     }
     if after != sites.code() + sites.trampoline.trapped {
@@ -214,17 +216,25 @@ pub fn recover(
     if !is_unknown_number {
         return Recovery::None;
     }
-    context.set_return_value(Errno::ENOSYS.to_return_value().cast_unsigned());
+    let number = context.general_registers()[register::RAX];
+    if number > u64::from(u32::MAX) {
+        // Only the lower half names a call: the site makes it again with that.
+        context.set_return_value(number & u64::from(u32::MAX));
+        context.set_instruction_pointer(context.instruction_pointer() - length);
+    } else {
+        context.set_return_value(Errno::ENOSYS.to_return_value().cast_unsigned());
+    }
     Recovery::NoSuchCall
 }
 
 /// Makes a fault on the low page look as if nothing were there.
 pub fn hide(sites: Option<&Arc<Sites>>, trap: &mut Trap) {
-    if let Trap::PageFault { address, present, .. } = trap
+    if let Trap::PageFault { address, present, by_key, .. } = trap
         && address.0 < PAGE
         && sites.is_some()
     {
         *present = false;
+        *by_key = false;
     }
 }
 
@@ -236,5 +246,10 @@ pub fn is_finish(number: usize, context: &UserContext, sites: Option<&Arc<Sites>
 }
 
 /// The null pointer that was called, as a fault.
-pub const NULL_CALL: Trap =
-    Trap::PageFault { address: hal::VirtAddr(0), write: false, execute: true, present: false };
+pub const NULL_CALL: Trap = Trap::PageFault {
+    address: hal::VirtAddr(0),
+    write: false,
+    execute: true,
+    present: false,
+    by_key: false,
+};

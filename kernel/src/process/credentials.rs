@@ -11,42 +11,8 @@ use fs::Identity;
 
 use super::ids::{Pid, Tid};
 
-/// What a privileged thread may do, one bit each.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Capability {
-    /// Change owners of files.
-    ChangeOwner = 0,
-    /// Ignore permission bits.
-    OverrideAccess = 1,
-    /// Do what only the owner of a file may do.
-    FileOwner = 3,
-    /// Send signals to anybody.
-    Kill = 5,
-    /// Change group ids freely.
-    SetGroup = 6,
-    /// Change user ids freely.
-    SetUser = 7,
-    /// Drop capabilities from the bounding set.
-    SetCapabilities = 8,
-    /// Change the root directory.
-    ChangeRoot = 18,
-    /// Trace and inspect anybody.
-    Trace = 19,
-    /// Administer: host name, mounts.
-    Administer = 21,
-    /// Raise priorities.
-    Nice = 23,
-    /// Raise limits.
-    Resource = 24,
-    /// Set the clock.
-    Time = 25,
-}
+pub use abi::capability::{ALL_CAPABILITIES, Capability, LAST_CAPABILITY};
 
-/// Number of the last capability that Linux knows.
-pub const LAST_CAPABILITY: u32 = 40;
-/// All capabilities.
-pub const ALL_CAPABILITIES: u64 = (1 << (LAST_CAPABILITY + 1)) - 1;
 /// Capabilities that follow the file-system user: owner changes, access override, set-id bits,
 /// device nodes, immutable files, mandatory access.
 const FILE_CAPABILITIES: u64 = 0b1_1111 | 1 << 9 | 1 << 27 | 1 << 32;
@@ -145,7 +111,7 @@ impl Credentials {
 
     /// Whether a capability is in force.
     pub fn is_capable(&self, capability: Capability) -> bool {
-        self.capabilities.effective & (1 << capability as u32) != 0
+        self.capabilities.effective & capability.bit() != 0
     }
 
     /// `EPERM` unless the capability is in force.
@@ -159,24 +125,25 @@ impl Credentials {
             user: self.user.file,
             group: self.group.file,
             groups: self.groups.clone(),
-            privileged: self.is_capable(Capability::OverrideAccess),
+            capabilities: self.capabilities.effective,
             process: process.0,
             thread: thread.0,
         }
     }
 
-    /// The identity that `access` checks: the real ids, with the superuser's override if the real
+    /// The identity that `access` checks: the real ids, with the permitted capabilities if the real
     /// user is the superuser.
     pub fn real_identity(&self, process: Pid, thread: Tid) -> Identity {
         Identity {
             user: self.user.real,
             group: self.group.real,
             groups: self.groups.clone(),
-            privileged: if self.secure_bits & secure_bits::NO_SETUID_FIXUP != 0 {
-                self.is_capable(Capability::OverrideAccess)
+            capabilities: if self.secure_bits & secure_bits::NO_SETUID_FIXUP != 0 {
+                self.capabilities.effective
+            } else if self.user.real == 0 {
+                self.capabilities.permitted
             } else {
-                self.user.real == 0
-                    && self.capabilities.permitted & (1 << Capability::OverrideAccess as u32) != 0
+                0
             },
             process: process.0,
             thread: thread.0,
@@ -189,15 +156,6 @@ impl Credentials {
         allowed.contains(&self.user.effective)
             || allowed.contains(&self.user.real)
             || self.is_capable(Capability::Kill)
-    }
-
-    /// Whether a thread with these credentials may look into one with `target`'s: the same user and
-    /// group in every way, or privileged.
-    pub fn may_trace(&self, target: &Credentials) -> bool {
-        let users = [target.user.real, target.user.effective, target.user.saved];
-        let groups = [target.group.real, target.group.effective, target.group.saved];
-        (users == [self.user.file; 3] && groups == [self.group.file; 3])
-            || self.is_capable(Capability::Trace)
     }
 
     /// Puts new user ids in force and adjusts the capabilities, as `capabilities(7)` says.
@@ -238,47 +196,70 @@ impl Credentials {
         }
     }
 
-    /// The credentials of the program that `execve` starts: `set_user` and `set_group` are the owner
-    /// and group of a file with set-id bits. The flag says whether the program is more privileged
-    /// than its caller (`AT_SECURE`).
-    pub fn after_exec(&self, set_user: Option<u32>, set_group: Option<u32>) -> (Credentials, bool) {
+    /// The credentials of the program that `execve` starts, as `cap_bprm_creds_from_file` of Linux
+    /// makes them. The flag says whether the program is more privileged than its caller (`AT_SECURE`).
+    pub fn after_exec(&self, file: SetIds, may_gain: bool) -> (Credentials, bool) {
+        let may_gain = may_gain && !self.no_new_privileges;
         let mut new = self.clone();
         if !self.no_new_privileges {
-            if let Some(user) = set_user {
-                new.user.effective = user;
-            }
-            if let Some(group) = set_group {
-                new.group.effective = group;
-            }
+            new.user.effective = file.user.unwrap_or(new.user.effective);
+            new.group.effective = file.group.unwrap_or(new.group.effective);
         }
-        let changed = new.user.effective != self.user.effective
-            || new.group.effective != self.group.effective;
+        let changes_ids =
+            new.user.effective != self.user.real || new.group.effective != self.group.real;
+        let root_matters = self.secure_bits & secure_bits::NO_ROOT == 0;
+        let is_root = new.user.real == 0 || new.user.effective == 0;
+        let takes_effect = root_matters && new.user.effective == 0;
+        let sets = &mut new.capabilities;
+        sets.permitted = if root_matters && is_root { sets.bounding | sets.inheritable } else { 0 };
+        let gains = sets.permitted & !self.capabilities.permitted != 0;
+        if (changes_ids || gains) && !may_gain {
+            if !self.is_capable(Capability::SetUser) || self.no_new_privileges {
+                new.user.effective = new.user.real;
+                new.group.effective = new.group.real;
+            }
+            sets.permitted &= self.capabilities.permitted;
+        }
         new.user.saved = new.user.effective;
         new.user.file = new.user.effective;
         new.group.saved = new.group.effective;
         new.group.file = new.group.effective;
-        let sets = &mut new.capabilities;
-        let root_matters = self.secure_bits & secure_bits::NO_ROOT == 0;
-        let is_root = root_matters && (new.user.real == 0 || new.user.effective == 0);
-        if changed {
+        if changes_ids {
             sets.ambient = 0;
         }
-        let given = if is_root { sets.bounding | sets.inheritable } else { 0 };
-        sets.permitted = given | sets.ambient;
-        sets.effective =
-            if root_matters && new.user.effective == 0 { sets.permitted } else { sets.ambient };
+        sets.permitted |= sets.ambient;
+        sets.effective = if takes_effect { sets.permitted } else { sets.ambient };
         new.secure_bits &= !secure_bits::KEEP_CAPABILITIES;
-        let secure = changed
-            || (new.user.real != 0 && new.capabilities.permitted & !new.capabilities.ambient != 0);
-        let secure =
-            secure || new.user.effective != new.user.real || new.group.effective != new.group.real;
-        (new, secure)
+        let has_more = takes_effect || new.capabilities.permitted & !new.capabilities.ambient != 0;
+        let is_secure = changes_ids || (new.user.real != 0 && has_more);
+        (new, is_secure)
     }
+
+    /// Whether nobody may look into a program that had these credentials and gets `new` ones but who
+    /// may look into everything.
+    pub fn hides_from(&self, new: &Credentials) -> bool {
+        self.user.effective != new.user.effective
+            || self.user.file != new.user.file
+            || self.group.effective != new.group.effective
+            || self.group.file != new.group.file
+            || new.capabilities.permitted & !self.capabilities.permitted != 0
+    }
+}
+
+/// Owner and group of a program file whose set-id bits count.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct SetIds {
+    /// With the set-user-id bit.
+    pub user: Option<u32>,
+    /// With the set-group-id bit.
+    pub group: Option<u32>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ROOT_PROGRAM: SetIds = SetIds { user: Some(0), group: None };
 
     fn user(id: u32) -> Credentials {
         let mut credentials = Credentials::superuser();
@@ -292,7 +273,7 @@ mod tests {
         let credentials = user(1000);
         assert_eq!(credentials.capabilities.permitted, 0);
         assert_eq!(credentials.capabilities.effective, 0);
-        assert!(!credentials.identity(Pid(2), Tid(2)).privileged);
+        assert_eq!(credentials.identity(Pid(2), Tid(2)).capabilities, 0);
     }
 
     #[test]
@@ -306,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_set_user_program_is_secure_and_privileged() {
-        let (credentials, secure) = user(1000).after_exec(Some(0), None);
+        let (credentials, secure) = user(1000).after_exec(ROOT_PROGRAM, true);
         assert!(secure);
         assert!(credentials.is_capable(Capability::SetUser));
         assert_eq!(credentials.user.real, 1000);
@@ -317,9 +298,29 @@ mod tests {
     fn no_new_privileges_disarms_set_id_bits() {
         let mut caller = user(1000);
         caller.no_new_privileges = true;
-        let (credentials, secure) = caller.after_exec(Some(0), Some(0));
+        let (credentials, secure) =
+            caller.after_exec(SetIds { user: Some(0), group: Some(0) }, true);
         assert!(!secure);
         assert_eq!(credentials.user.effective, 1000);
+    }
+
+    #[test]
+    fn who_may_not_gain_keeps_what_he_has() {
+        let (credentials, secure) = user(1000).after_exec(ROOT_PROGRAM, false);
+        assert!(secure, "its libraries are careful all the same");
+        assert_eq!(credentials.user, IdSet::all(1000));
+        assert_eq!(credentials.capabilities.permitted, 0);
+        assert_eq!(credentials.capabilities.effective, 0);
+        assert!(!user(1000).hides_from(&credentials));
+    }
+
+    #[test]
+    fn a_program_with_new_rights_hides() {
+        let old = user(1000);
+        let (credentials, _) = old.after_exec(ROOT_PROGRAM, true);
+        assert!(old.hides_from(&credentials));
+        let (same, secure) = old.after_exec(SetIds::default(), true);
+        assert!(!secure && !old.hides_from(&same));
     }
 
     #[test]

@@ -21,17 +21,18 @@ use base::memory::Frame;
 use base::sync::{Mutex, rank};
 use base::user::{self, UserContext};
 use fs::file::WriteDenial;
+use fs::metadata::Wanted;
 use fs::walk::{Lookup, resolve};
 use fs::{Location, NodeKind};
 use hal::UserContext as _;
 
-use super::credentials::Credentials;
-use super::process::{DUMPABLE, NOT_DUMPABLE};
+use super::credentials::{Credentials, SetIds};
 use super::thread::Thread;
 use super::{exit, table};
 use crate::call::{Call, SysResult};
 use crate::memory::{
-    self, FileSource, LimitValues, LoadRequest, PageSource, ProgramFile, ProgramLookup, StringList,
+    self, AddressSpace, FileSource, LimitValues, LoadRequest, PageSource, ProgramFile,
+    ProgramLookup, StringList,
 };
 use crate::posted;
 use crate::process::Resource;
@@ -78,15 +79,36 @@ impl PageSource for ExecutedFile {
     }
 }
 
-/// Finds programs and their interpreters for one thread, and remembers where they were.
+/// Finds programs and their interpreters for one thread, remembers where they were, and decides once
+/// what the one that is executed in the end may do.
 struct Finder<'a> {
     thread: &'a Thread,
-    found: Mutex<Vec<(Vec<u8>, Location)>>,
+    /// Nobody else can change the root of the program.
+    may_gain: bool,
+    state: Mutex<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    /// What was opened, and where: a file is known by what was opened, never by its name.
+    files: Vec<(Arc<dyn PageSource>, Location)>,
+    /// Some of the files may be executed by the caller and not read.
+    has_unreadable: bool,
+    decision: Option<Decision>,
+}
+
+/// Credentials and file of the program that is executed in the end.
+#[derive(Clone)]
+struct Decision {
+    credentials: Arc<Credentials>,
+    /// The program gains privilege (`AT_SECURE`).
+    is_secure: bool,
+    executable: Option<Location>,
 }
 
 impl Finder<'_> {
-    fn new(thread: &Thread) -> Finder<'_> {
-        Finder { thread, found: Mutex::new(&rank::THREAD, Vec::new()) }
+    fn new(thread: &Thread, may_gain: bool) -> Finder<'_> {
+        Finder { thread, may_gain, state: Mutex::new(&rank::THREAD, Found::default()) }
     }
 
     fn resolve(
@@ -103,32 +125,60 @@ impl Finder<'_> {
 
     /// Checks that the file may be executed and opens it for that.
     fn admit(&self, location: Location) -> Result<ProgramFile, Errno> {
-        fs::open::check_executable(&location, &self.thread.identity())?;
+        let identity = self.thread.identity();
+        fs::open::check_executable(&location, &identity)?;
         let denial = fs::file::deny_writes(&location.inode)?;
         let name = fs::mount::display_path(&location, &self.thread.directory().root());
         let pages = FileSource::of_inode(location.inode.clone());
-        let source = Arc::new(ExecutedFile { pages, _denial: denial });
-        self.found.lock().push((name.clone(), location));
+        let source: Arc<dyn PageSource> = Arc::new(ExecutedFile { pages, _denial: denial });
+        let is_readable = fs::tree::check(&location.inode, &identity, Wanted::READ).is_ok();
+        let mut found = self.state.lock();
+        found.has_unreadable |= !is_readable;
+        found.files.push((source.clone(), location));
         Ok(ProgramFile { source, name })
     }
 
-    fn location_of(&self, file: &ProgramFile) -> Option<Location> {
-        let found = self.found.lock();
-        found.iter().rev().find(|(name, _)| *name == file.name).map(|(_, place)| place.clone())
+    /// Whoever the program in `file` will run as.
+    fn decide(&self, file: &ProgramFile) -> Decision {
+        let executable = self.location_of(file);
+        let set_ids = executable.as_ref().map_or(SetIds::default(), set_ids);
+        let (credentials, is_secure) = self.thread.credentials().after_exec(set_ids, self.may_gain);
+        let credentials = Arc::new(credentials);
+        let decision = Decision { credentials, is_secure, executable };
+        self.state.lock().decision = Some(decision.clone());
+        decision
     }
 
-    /// The credentials after executing `file`, and whether it gains privilege.
-    fn credentials(&self, file: &ProgramFile) -> (Credentials, bool) {
-        let old = self.thread.credentials();
-        let Some(location) = self.location_of(file) else { return old.after_exec(None, None) };
-        if location.mount.flags() & MS_NOSUID != 0 {
-            return old.after_exec(None, None);
-        }
-        let permissions = location.inode.permissions();
-        let set_user = (permissions.mode & S_ISUID != 0).then_some(permissions.user);
-        let group_bits = S_ISGID | GROUP_EXECUTE;
-        let set_group = (permissions.mode & group_bits == group_bits).then_some(permissions.group);
-        old.after_exec(set_user, set_group)
+    fn location_of(&self, file: &ProgramFile) -> Option<Location> {
+        let found = self.state.lock();
+        let opened = found.files.iter().find(|(source, _)| Arc::ptr_eq(source, &file.source));
+        opened.map(|(_, location)| location.clone())
+    }
+
+    /// What was decided when the program was loaded.
+    fn decision(&self) -> Option<Decision> {
+        self.state.lock().decision.clone()
+    }
+
+    /// Whether others of the program's user may look into it.
+    fn is_dumpable(&self, credentials: &Credentials) -> bool {
+        credentials.user.effective == credentials.user.real
+            && credentials.group.effective == credentials.group.real
+            && !self.state.lock().has_unreadable
+            && !self.thread.credentials().hides_from(credentials)
+    }
+}
+
+/// The ids that a program file gives to who executes it.
+fn set_ids(location: &Location) -> SetIds {
+    if location.mount.flags() & MS_NOSUID != 0 {
+        return SetIds::default();
+    }
+    let permissions = location.inode.permissions();
+    let group_bits = S_ISGID | GROUP_EXECUTE;
+    SetIds {
+        user: (permissions.mode & S_ISUID != 0).then_some(permissions.user),
+        group: (permissions.mode & group_bits == group_bits).then_some(permissions.group),
     }
 }
 
@@ -138,7 +188,7 @@ impl ProgramLookup for Finder<'_> {
     }
 
     fn identity(&self, file: &ProgramFile) -> memory::Identity {
-        let (credentials, is_secure) = self.credentials(file);
+        let Decision { credentials, is_secure, .. } = self.decide(file);
         memory::Identity {
             user: credentials.user.real,
             effective_user: credentials.user.effective,
@@ -209,7 +259,13 @@ async fn execute(
     flags: AtFlags,
 ) -> SysResult {
     let thread = &call.thread;
-    let finder = Finder::new(thread);
+    let directory_context = thread.directory();
+    let mut own = 0;
+    thread.process.for_each_thread(|other| {
+        own += usize::from(Arc::ptr_eq(&other.directory(), &directory_context));
+    });
+    let alone = directory_context.begin_execution(own);
+    let finder = Finder::new(thread, alone.is_some());
     let (location, shown) = find(&finder, call, directory, &path, flags)?;
     let file = finder.admit(location)?;
 
@@ -235,12 +291,14 @@ async fn execute(
     };
     let program = memory::load_program(request, &finder).await?;
 
+    let decision = finder.decision().ok_or(Errno::ENOEXEC)?;
+    program.space.set_dumpable(finder.is_dumpable(&decision.credentials));
+
     end_other_threads(thread).await?;
+    own_files(thread)?;
     posted::leave(thread).await;
     exit::release_memory(thread).await;
-    let (credentials, is_secure) = finder.credentials(&program.file);
-    let executable = finder.location_of(&program.file);
-    become_program(thread, program.space, credentials, is_secure, executable, &shown);
+    become_program(thread, program.space, decision, &shown);
     user::release(context);
     *context = UserContext::new(program.entry, program.stack_pointer);
     Ok(0)
@@ -280,45 +338,41 @@ async fn end_other_threads(thread: &Arc<Thread>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The point of no return.
-fn become_program(
-    thread: &Arc<Thread>,
-    space: Arc<memory::AddressSpace>,
-    credentials: Credentials,
-    is_secure: bool,
-    executable: Option<Location>,
-    path: &[u8],
-) {
-    let process = &thread.process;
-    let old_space = thread.set_space(space);
-    thread.open_vfork_gate();
-    drop(old_space);
-
+/// Gives the thread a file table that it shares with nobody.
+fn own_files(thread: &Arc<Thread>) -> Result<(), Errno> {
     let files = thread.files();
     // One is the thread's own, one is ours.
     if Arc::strong_count(&files) > 2 {
-        match files.duplicate() {
-            Ok(own) => drop(thread.set_files(Arc::new(own))),
-            Err(errno) => log::warn!("execve keeps a shared file table: {errno}"),
-        }
+        let own = files.duplicate()?;
+        drop(thread.set_files(Arc::new(own)));
     }
-    drop(files);
+    Ok(())
+}
+
+/// The point of no return. What belongs to the old program is gone before the new one's memory and
+/// credentials can be seen, and those are replaced in one step.
+fn become_program(thread: &Arc<Thread>, space: Arc<AddressSpace>, decision: Decision, path: &[u8]) {
+    let Decision { credentials, is_secure, executable } = decision;
+    let process = &thread.process;
     thread.files().close_for_exec();
 
     process.signals.after_exec();
     thread.signals.after_exec();
     process.exit_signal.store(Signal::SIGCHLD.number(), Ordering::Relaxed);
     process.has_executed.store(true, Ordering::Relaxed);
-    process.set_executable(executable);
-    process.dumpable.store(if is_secure { NOT_DUMPABLE } else { DUMPABLE }, Ordering::Relaxed);
-    if is_secure {
+    if is_secure || thread.credentials().hides_from(&credentials) {
         thread.parent_death_signal.store(0, Ordering::Relaxed);
+    }
+    if is_secure {
         process.personality.fetch_and(!PERSONALITY_CLEARED, Ordering::Relaxed);
     }
-    thread.set_credentials(credentials);
     thread.robust_list.store(0, Ordering::Relaxed);
+    thread.has_left_locks.store(false, Ordering::Relaxed);
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    thread.set_name(name);
+    let old_space = thread.become_program(space, credentials, name);
+    process.set_executable(executable);
+    thread.open_vfork_gate();
+    drop(old_space);
 }
 
 /// Starts a program as a child of the first process: finds `path` as the superuser sees it, loads it,
@@ -355,7 +409,7 @@ async fn load_first(
     arguments: StringList,
     environment: StringList,
 ) -> Result<UserContext, Errno> {
-    let finder = Finder::new(thread);
+    let finder = Finder::new(thread, true);
     let file = finder.admit(finder.resolve(path, None, true)?)?;
     let request = LoadRequest {
         file,
@@ -367,7 +421,7 @@ async fn load_first(
     };
     let program = memory::load_program(request, &finder).await?;
     drop(thread.set_space(program.space));
-    thread.process.set_executable(finder.location_of(&program.file));
+    thread.process.set_executable(finder.decision().and_then(|decision| decision.executable));
     Ok(UserContext::new(program.entry, program.stack_pointer))
 }
 

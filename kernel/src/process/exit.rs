@@ -27,10 +27,13 @@ use super::ids::INIT;
 use super::process::Process;
 use super::thread::{Resources, Thread};
 use super::{first, session, table};
+use crate::call::PAGES_AT_ONCE;
 use crate::futex;
-use crate::memory::UserMemory;
+use crate::ipc::undo;
+use crate::memory::{USER_END, UserMemory};
 use crate::posted;
 use crate::signal::{self, SignalInfo};
+use base::task;
 
 /// Wait status of an exit code.
 pub const fn exit_status(code: i32) -> u32 {
@@ -53,13 +56,23 @@ pub(super) fn discard(thread: Arc<Thread>) {
 /// What other threads and the parent may wait for in the thread's memory, then the memory.
 pub(super) async fn release_memory(thread: &Arc<Thread>) {
     futex::release_robust_list(thread).await;
+    futex::leave_locks(thread);
     let space = thread.space();
     let word = thread.clear_child_tid.swap(0, Ordering::Relaxed);
     // Nobody else can look at memory that this thread alone has: this one and the thread's own.
     if word != 0 && Arc::strong_count(&space) > 2 {
-        let user = UserMemory::new(space);
+        let user = UserMemory::new(space.clone());
         if user.write_value(word, &0_u32).await.is_ok() {
             futex::wake_address(&user, word, 1);
+        }
+    }
+    // What much memory there is goes a part at a time, while nobody else has it.
+    if Arc::strong_count(&space) <= 2 && space.resident() > PAGES_AT_ONCE {
+        let mut at = 0;
+        while let Some(piece) = space.piece(at..USER_END) {
+            at = piece.end;
+            space.discard(piece);
+            task::yield_now().await;
         }
     }
 }
@@ -68,6 +81,7 @@ pub(super) async fn release_memory(thread: &Arc<Thread>) {
 fn leave(thread: &Arc<Thread>) {
     let process = thread.process.clone();
     let status = thread.exit_request().unwrap_or(0);
+    undo::leave(thread);
     give_up_resources(thread);
     let usage = thread.usage();
     process.ended_threads.add(&usage);

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
 use base::sync::{Mutex, rank};
-use fs::OpenFile;
+use fs::{NodeKind, OpenFile};
 
 /// Most descriptors of a table, whatever the limits say (as `/proc/sys/fs/nr_open`).
 pub const DESCRIPTOR_LIMIT: u64 = 1 << 20;
@@ -246,7 +246,7 @@ impl FileTable {
             old
         };
         if let Some(old) = old {
-            self.closed(&old);
+            self.closed(old);
         }
         Ok(())
     }
@@ -262,7 +262,7 @@ impl FileTable {
             }
         };
         if let Some(file) = file {
-            self.closed(&file);
+            self.closed(file);
         }
         Ok(())
     }
@@ -312,7 +312,7 @@ impl FileTable {
                 }
             };
             if let Some(file) = file {
-                self.closed(&file);
+                self.closed(file);
             }
         }
     }
@@ -348,7 +348,7 @@ impl FileTable {
                 }
             };
             if let Some(file) = file {
-                self.closed(&file);
+                self.closed(file);
             }
         }
     }
@@ -416,8 +416,16 @@ impl FileTable {
     }
 
     /// What closing a descriptor means for the file itself, beyond dropping it.
-    fn closed(&self, file: &Arc<OpenFile>) {
+    fn closed(&self, file: Arc<OpenFile>) {
+        file.file().descriptor_closed(self.number);
         fs::lock::close(file.inode().id(), self.number);
+        if file.watches_directory() {
+            fs::notify::forget(&file, self.number);
+        }
+        if net::rights::has_sockets_in_flight() && file.inode().kind() == NodeKind::Socket {
+            drop(file);
+            net::rights::collect();
+        }
     }
 }
 
@@ -431,7 +439,7 @@ impl Drop for FileTable {
     fn drop(&mut self) {
         let files = mem::take(&mut self.inner.get_mut().files);
         for file in files.into_iter().flatten() {
-            self.closed(&file);
+            self.closed(file);
         }
     }
 }

@@ -19,6 +19,7 @@ use super::process::Process;
 use super::schedule::Schedule;
 use super::table;
 use super::thread::{NAME_SIZE, NewThread, Resources, Thread, short_name};
+use crate::ipc::undo::UndoShare;
 use crate::memory::{AddressSpace, Layout, LimitValues};
 use crate::signal::{ProcessSignals, ThreadSignals};
 
@@ -39,6 +40,7 @@ pub fn start(root: Location) -> Result<(), Errno> {
         vfork: None,
     });
     fs::terminal::set_signal_sender(super::session::signal_group);
+    fs::file::set_sender(crate::servers::file::tell_owner);
     table::start(|thread_limit| {
         let signals = ProcessSignals::new();
         signals.protect();
@@ -50,6 +52,26 @@ pub fn start(root: Location) -> Result<(), Errno> {
 /// What a thread has when it has ended; `None` before `start`.
 pub(super) fn empty_resources() -> Option<Resources> {
     EMPTY.get().cloned()
+}
+
+/// A thread that stands for process 1 where calls look at or set what threads have. It never runs and is
+/// in no list.
+pub fn stand_in() -> Option<Arc<Thread>> {
+    static STAND_IN: Once<Arc<Thread>> = Once::new();
+    let (process, resources) = (table::init()?, empty_resources()?);
+    let make = || {
+        Arc::new(Thread::new(NewThread {
+            tid: INIT.leader(),
+            process: process.clone(),
+            signals: ThreadSignals::new(),
+            resources,
+            affinity: u64::MAX,
+            schedule: Schedule::new(),
+            timer_slack_ns: DEFAULT_TIMER_SLACK_NS,
+            undo: UndoShare::default(),
+        }))
+    };
+    Some(STAND_IN.call_once(make).clone())
 }
 
 /// The parts of a process that the kernel starts itself.
@@ -85,6 +107,7 @@ pub(super) fn spawn(parts: Parts) -> Result<Arc<Thread>, Errno> {
         affinity: u64::MAX,
         schedule: Schedule::new(),
         timer_slack_ns: DEFAULT_TIMER_SLACK_NS,
+        undo: UndoShare::default(),
     }));
     process.add_thread(thread.clone())?;
     let mut tree = table::lock();

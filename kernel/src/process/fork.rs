@@ -7,14 +7,14 @@
 //! A signal sent to the group while the child is made reaches either both or the parent before the
 //! child exists: when the parent has attention under the tree's lock, the call is restarted.
 //!
-//! Left out, and refused with `EINVAL`: namespaces, control groups, chosen numbers, descriptors of
-//! processes.
+//! Left out, and refused with `EINVAL`: namespaces, control groups, chosen numbers.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use abi::Errno;
+use abi::fs::OpenFlags;
 use abi::process::*;
 use abi::signal::Signal;
 use base::user::{self, UserContext};
@@ -23,11 +23,13 @@ use hal::UserContext as _;
 
 use super::ids::{Pid, Tid};
 use super::limits::Resource;
+use super::pidfd::ProcessFile;
 use super::process::Process;
 use super::table::{self, ReservedNumber};
 use super::thread::{NewThread, Thread};
 use crate::call::{Call, SysResult};
-use crate::memory::UserMemory;
+use crate::ipc::undo::UndoShare;
+use crate::memory::{USER_END, UserMemory};
 use crate::run_user;
 
 /// What a new thread or process is to be.
@@ -45,6 +47,8 @@ pub struct CloneRequest {
     pub parent_tid: u64,
     /// Where the number goes, or is cleared, in the child's memory.
     pub child_tid: u64,
+    /// Where the descriptor of the child goes in the parent's memory, with `CLONE_PIDFD`.
+    pub pidfd: u64,
 }
 
 /// Where a parent waits in `vfork` until the child has given up the shared memory.
@@ -79,8 +83,9 @@ impl CloneRequest {
         let contradictory = (self.has(CLONE_THREAD) && !self.has(CLONE_SIGHAND))
             || (self.has(CLONE_SIGHAND) && !self.has(CLONE_VM))
             || (self.has(CLONE_SIGHAND) && self.has(CLONE_CLEAR_SIGHAND))
+            || (self.has(CLONE_PIDFD) && self.has(CLONE_THREAD))
             || (self.has(CLONE_PARENT) && parent.parent_pid() == Pid(0));
-        let missing = CLONE_NAMESPACES | CLONE_PIDFD | CLONE_INTO_CGROUP;
+        let missing = CLONE_NAMESPACES | CLONE_INTO_CGROUP;
         if contradictory || self.flags & missing & !CLONE_NEWTIME != 0 || self.has(CLONE_NEWTIME) {
             return Err(Errno::EINVAL);
         }
@@ -97,6 +102,9 @@ pub async fn clone_thread(
 ) -> SysResult {
     let parent = &call.thread;
     request.check(&parent.process)?;
+    if request.has(CLONE_SETTLS) && request.tls >= USER_END {
+        return Err(Errno::EPERM);
+    }
     if parent.has_attention() {
         return Err(Errno::ERESTARTNOINTR);
     }
@@ -111,6 +119,15 @@ pub async fn clone_thread(
 
     let gate = request.has(CLONE_VFORK).then(|| Arc::new(VforkGate::new()));
     let child = make_thread(parent, tid, &request, gate.clone())?;
+    let descriptor = if request.has(CLONE_PIDFD) {
+        let limit = parent.process.limits.soft(Resource::Files);
+        let reservation = parent.files().reserve(true, limit)?;
+        let file = ProcessFile::open(child.process.clone(), OpenFlags::empty())?;
+        call.user().write_value(request.pidfd, &reservation.descriptor()).await?;
+        Some((reservation, file))
+    } else {
+        None
+    };
     let mut registers = Box::new(duplicate(context));
     registers.set_return_value(0);
     if request.stack != 0 {
@@ -121,6 +138,9 @@ pub async fn clone_thread(
     }
 
     publish(parent, &child, number, &request)?;
+    if let Some((reservation, file)) = descriptor {
+        reservation.install(file);
+    }
     if request.has(CLONE_PARENT_SETTID) {
         let _ = call.user().write_value(request.parent_tid, &tid.0).await;
     }
@@ -194,12 +214,16 @@ pub(super) fn make_thread(
     }
     if !request.has(CLONE_VM) {
         resources.space = resources.space.fork()?;
+        resources.space.set_owner(tid.0);
     }
     let process = if request.has(CLONE_THREAD) {
         parent.process.clone()
     } else {
         Arc::new(make_process(parent, tid.as_pid(), request))
     };
+    if request.has(CLONE_FS) {
+        resources.directory.share()?;
+    }
     let keep_alternate_stack = !request.has(CLONE_VM) || request.has(CLONE_VFORK);
     let thread = Thread::new(NewThread {
         tid,
@@ -209,6 +233,7 @@ pub(super) fn make_thread(
         affinity: parent.affinity.load(Ordering::Relaxed),
         schedule: parent.schedule.inherit(),
         timer_slack_ns: parent.timer_slack_ns.load(Ordering::Relaxed),
+        undo: if request.has(CLONE_SYSVSEM) { parent.undo.share() } else { UndoShare::default() },
     });
     if request.has(CLONE_CHILD_CLEARTID) {
         thread.clear_child_tid.store(request.child_tid, Ordering::Relaxed);
@@ -230,9 +255,10 @@ fn make_process(parent: &Thread, pid: Pid, request: &CloneRequest) -> Process {
         request.exit_signal
     };
     process.exit_signal.store(exit_signal, Ordering::Relaxed);
-    process.dumpable.store(old.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
     process.personality.store(old.personality.load(Ordering::Relaxed), Ordering::Relaxed);
     process.kill_preference.store(old.kill_preference.load(Ordering::Relaxed), Ordering::Relaxed);
+    let least = old.least_kill_preference.load(Ordering::Relaxed);
+    process.least_kill_preference.store(least, Ordering::Relaxed);
     process.set_executable(old.executable());
     process
 }
@@ -257,6 +283,10 @@ pub async fn vfork(call: &Call, context: &mut UserContext) -> SysResult {
 pub async fn clone(call: &Call, context: &mut UserContext) -> SysResult {
     // The upper half of the flags is ignored; the low byte is the exit signal.
     let flags = call.argument(0) & 0xffff_ffff;
+    // Both numbers would go to the same place.
+    if flags & CLONE_PIDFD != 0 && flags & (CLONE_PARENT_SETTID | CLONE_DETACHED) != 0 {
+        return Err(Errno::EINVAL);
+    }
     let exit_signal = exit_signal(flags & CSIGNAL)?;
     let request = CloneRequest {
         flags: flags & !CSIGNAL & !CLONE_DETACHED,
@@ -264,6 +294,7 @@ pub async fn clone(call: &Call, context: &mut UserContext) -> SysResult {
         stack: call.argument(1),
         parent_tid: call.argument(2),
         child_tid: call.argument(3),
+        pidfd: call.argument(2),
         tls: call.argument(4),
     };
     clone_thread(call, context, request).await
@@ -302,6 +333,7 @@ pub async fn clone3(call: &Call, context: &mut UserContext) -> SysResult {
         tls: arguments.tls,
         parent_tid: arguments.parent_tid,
         child_tid: arguments.child_tid,
+        pidfd: arguments.pidfd,
     };
     clone_thread(call, context, request).await
 }

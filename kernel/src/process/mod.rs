@@ -4,6 +4,7 @@
 //! ids             numbers of threads, processes, groups, sessions
 //! thread, process the two objects            credentials, limits, schedule   what they carry
 //! table           the tree of all of them    file_table, directory           what they work with
+//! access          who may look into whom
 //! first, fork, exec   how they begin            exit, wait                      how they end
 //! session         groups, sessions, terminals
 //! procfs          what /proc says about them
@@ -19,6 +20,7 @@
 //!         FILE_TABLE   one file table; one directory context
 //! ```
 
+pub mod access;
 pub mod credentials;
 pub mod directory;
 pub mod exec;
@@ -28,6 +30,7 @@ pub mod first;
 pub mod fork;
 pub mod ids;
 pub mod limits;
+pub mod pidfd;
 #[expect(clippy::module_inception, reason = "it holds the type `Process`")]
 pub mod process;
 pub mod procfs;

@@ -31,11 +31,6 @@ use super::thread::{NAME_SIZE, Thread};
 use crate::counters::ProcessCounters;
 use crate::signal::ProcessSignals;
 
-/// Dumpable and inspectable by its own user.
-pub const DUMPABLE: u32 = 1;
-/// Not dumpable: it changed its privileges.
-pub const NOT_DUMPABLE: u32 = 0;
-
 const NS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 
 /// A process.
@@ -54,8 +49,6 @@ pub struct Process {
     pub ended_children: UsageCounters,
     /// Signal that the parent gets at the end; 0 for none.
     pub exit_signal: AtomicI32,
-    /// `PR_SET_DUMPABLE`.
-    pub dumpable: AtomicU32,
     /// Orphaned descendants become its children.
     pub is_subreaper: AtomicBool,
     /// It has called `execve` since it was made.
@@ -64,6 +57,8 @@ pub struct Process {
     pub personality: AtomicU32,
     /// `/proc/PID/oom_score_adj`.
     pub kill_preference: AtomicI32,
+    /// The least that `kill_preference` may be set to without the right to raise limits.
+    pub least_kill_preference: AtomicI32,
     /// Copies of what the tree knows.
     parent_pid: AtomicI32,
     parent: Mutex<Weak<Process>>,
@@ -209,11 +204,11 @@ impl Process {
             ended_threads: UsageCounters::default(),
             ended_children: UsageCounters::default(),
             exit_signal: AtomicI32::new(0),
-            dumpable: AtomicU32::new(DUMPABLE),
             is_subreaper: AtomicBool::new(false),
             has_executed: AtomicBool::new(false),
             personality: AtomicU32::new(0),
             kill_preference: AtomicI32::new(0),
+            least_kill_preference: AtomicI32::new(0),
             parent_pid: AtomicI32::new(0),
             parent: Mutex::new(&rank::PROCESS, Weak::new()),
             group: AtomicI32::new(0),
@@ -279,6 +274,9 @@ impl Process {
             return Err(Errno::ERESTARTNOINTR);
         }
         list.threads.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        if !list.threads.is_empty() {
+            self.counters.note_second_thread();
+        }
         list.threads.push(thread);
         Ok(())
     }

@@ -16,6 +16,8 @@ pub struct Schedule {
     priority: AtomicU32,
     nice: AtomicI32,
     reset_on_fork: AtomicU32,
+    /// Class and level of input and output, as `ioprio_set` takes them; 0 for none.
+    pub io_priority: AtomicU32,
 }
 
 /// Lowest and highest nice value.
@@ -29,6 +31,7 @@ impl Schedule {
             priority: AtomicU32::new(0),
             nice: AtomicI32::new(0),
             reset_on_fork: AtomicU32::new(0),
+            io_priority: AtomicU32::new(0),
         }
     }
 
@@ -37,6 +40,7 @@ impl Schedule {
         let reset = self.reset_on_fork.load(Ordering::Relaxed) != 0;
         let child = Schedule::new();
         let nice = self.nice();
+        child.io_priority.store(self.io_priority.load(Ordering::Relaxed), Ordering::Relaxed);
         if reset {
             child.set_nice(nice.max(0));
         } else {

@@ -4,6 +4,7 @@
 //! its callers it asks through `fs::Caller`, which a thread implements.
 
 use alloc::sync::Arc;
+use core::any::Any;
 use core::sync::atomic::Ordering;
 
 use abi::Errno;
@@ -142,11 +143,19 @@ impl Caller for Thread {
         set_terminal(self.process.session(), terminal);
     }
 
+    fn take_terminal_from(&self, session: i32) {
+        set_terminal(Pid(session), None);
+    }
+
     fn signal_group(&self, group: i32, signal: u8) {
         signal_group(group, signal);
     }
 
     fn identity(&self) -> Identity {
         Thread::identity(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }

@@ -16,6 +16,7 @@ use super::ids::Tid;
 use super::schedule::Schedule;
 use super::table;
 use super::thread::{NewThread, Thread, short_name};
+use crate::ipc::undo::UndoShare;
 use crate::signal::ThreadSignals;
 
 static STARTED: Once<Location> = Once::new();
@@ -45,6 +46,7 @@ pub fn process() -> Arc<Thread> {
 /// One more thread of the process of `thread`.
 pub fn thread_beside(thread: &Arc<Thread>) -> Arc<Thread> {
     let number = table::lock().reserve_number(0, u64::MAX).unwrap();
+    thread.directory().share().unwrap();
     let thread = Arc::new(Thread::new(NewThread {
         tid: Tid(number.get()),
         process: thread.process.clone(),
@@ -53,6 +55,7 @@ pub fn thread_beside(thread: &Arc<Thread>) -> Arc<Thread> {
         affinity: u64::MAX,
         schedule: Schedule::new(),
         timer_slack_ns: DEFAULT_TIMER_SLACK_NS,
+        undo: UndoShare::default(),
     }));
     thread.process.add_thread(thread.clone()).unwrap();
     table::lock().insert_thread(number, &thread);

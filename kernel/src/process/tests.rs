@@ -203,3 +203,16 @@ fn children_that_end_while_their_parent_ends_leave_nothing_behind() {
         assert!(pids.iter().all(|pid| table::process(*pid).is_none()));
     }
 }
+
+#[test]
+fn who_shares_directories_with_another_process_is_not_alone_until_that_ends() {
+    let parent = settled(process());
+    let sharer = child(&parent, CLONE_FS);
+    let apart = child(&parent, 0);
+    assert!(parent.directory().begin_execution(1).is_none());
+    assert!(apart.directory().begin_execution(1).is_some());
+    end(sharer, 0);
+    assert!(parent.directory().begin_execution(1).is_some());
+    end(apart, 0);
+    end(parent, 0);
+}

@@ -12,7 +12,7 @@
 use alloc::sync::Arc;
 use core::fmt;
 use core::future::Future;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use abi::Errno;
 use base::cpu::CpuId;
@@ -27,6 +27,7 @@ use super::ids::Tid;
 use super::process::Process;
 use super::schedule::Schedule;
 use crate::counters::ThreadCounters;
+use crate::ipc::undo::UndoShare;
 use crate::memory::AddressSpace;
 use crate::posted::Syspage;
 use crate::request::CallSlot;
@@ -67,6 +68,8 @@ pub struct Thread {
     pub clear_child_tid: AtomicU64,
     /// Head of its list of robust futexes; 0 for none.
     pub robust_list: AtomicU64,
+    /// It has given up its locks with priority inheritance, since it ends.
+    pub has_left_locks: AtomicBool,
     /// Time on application cores.
     pub processor_time: ProcessorTime,
     /// Page faults served.
@@ -81,10 +84,14 @@ pub struct Thread {
     pub start_ns: u64,
     /// Slack of timers, for `PR_SET_TIMERSLACK`.
     pub timer_slack_ns: AtomicU64,
+    /// The slack that it began with, which `PR_SET_TIMERSLACK` of 0 brings back.
+    pub first_timer_slack_ns: u64,
     /// Signal to this thread when its parent ends; 0 for none.
     pub parent_death_signal: AtomicI32,
     /// Number of its syspage, a copy for who only asks whether there is one; 0 for none.
     pub syspage_id: AtomicU32,
+    /// What it took from semaphores and gives back at its end.
+    pub undo: UndoShare,
     /// Where it posts calls. Only the thread itself changes it.
     syspage: Mutex<Option<Arc<Syspage>>>,
     /// Wait status with which it ends, if `request_exit` was called: 1 << 32 | status.
@@ -96,17 +103,21 @@ pub struct Thread {
 
 /// What a thread works with.
 #[derive(Clone)]
-pub(super) struct Resources {
-    pub(super) space: Arc<AddressSpace>,
-    pub(super) files: Arc<FileTable>,
-    pub(super) directory: Arc<DirectoryContext>,
-    pub(super) credentials: Arc<Credentials>,
+pub struct Resources {
+    /// Memory.
+    pub space: Arc<AddressSpace>,
+    /// Descriptors.
+    pub files: Arc<FileTable>,
+    /// Root, working directory and umask.
+    pub directory: Arc<DirectoryContext>,
+    /// For whom it acts.
+    pub credentials: Arc<Credentials>,
     pub(super) name: [u8; NAME_SIZE],
     /// The parent that waits for this thread to give up the shared address space (`vfork`).
     pub(super) vfork: Option<Arc<VforkGate>>,
 }
 
-/// What `Thread::new` needs.
+/// What `Thread::new` needs. The directory context counts the thread already.
 pub(super) struct NewThread {
     pub(super) tid: Tid,
     pub(super) process: Arc<Process>,
@@ -115,6 +126,7 @@ pub(super) struct NewThread {
     pub(super) affinity: u64,
     pub(super) schedule: Schedule,
     pub(super) timer_slack_ns: u64,
+    pub(super) undo: UndoShare,
 }
 
 const EXIT_REQUESTED: u64 = 1 << 32;
@@ -132,6 +144,7 @@ impl Thread {
             schedule: new.schedule,
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
+            has_left_locks: AtomicBool::new(false),
             processor_time: ProcessorTime::default(),
             faults: AtomicU64::new(0),
             voluntary_switches: AtomicU64::new(0),
@@ -139,7 +152,9 @@ impl Thread {
             counters: ThreadCounters::default(),
             start_ns: base::time::now_ns(),
             timer_slack_ns: AtomicU64::new(new.timer_slack_ns),
+            first_timer_slack_ns: new.timer_slack_ns,
             parent_death_signal: AtomicI32::new(0),
+            undo: new.undo,
             exit_request: AtomicU64::new(0),
             syspage_id: AtomicU32::new(0),
             syspage: Mutex::new(&rank::CALL_SLOT, None),
@@ -160,6 +175,23 @@ impl Thread {
     /// The address space.
     pub fn space(&self) -> Arc<AddressSpace> {
         self.resources.lock().space.clone()
+    }
+
+    /// Begins a new program: memory, credentials and name are replaced in one step, so that nobody sees
+    /// the memory of the new program with the credentials of the old one. Returns the old memory.
+    pub(super) fn become_program(
+        &self,
+        space: Arc<AddressSpace>,
+        credentials: Arc<Credentials>,
+        name: &[u8],
+    ) -> Arc<AddressSpace> {
+        let mut resources = self.resources.lock();
+        let old_credentials = core::mem::replace(&mut resources.credentials, credentials);
+        let old_space = core::mem::replace(&mut resources.space, space);
+        resources.name = short_name(name);
+        drop(resources);
+        drop(old_credentials);
+        old_space
     }
 
     /// Replaces the address space and returns the old one.
@@ -207,9 +239,10 @@ impl Thread {
         self.resources.lock().directory.clone()
     }
 
-    /// Replaces root, working directory and umask.
-    pub fn set_directory(&self, directory: Arc<DirectoryContext>) -> Arc<DirectoryContext> {
-        core::mem::replace(&mut self.resources.lock().directory, directory)
+    /// Replaces root, working directory and umask by a context that was made for this thread.
+    pub fn set_directory(&self, directory: Arc<DirectoryContext>) {
+        let old = core::mem::replace(&mut self.resources.lock().directory, directory);
+        old.leave();
     }
 
     /// For whom it acts.
@@ -247,7 +280,10 @@ impl Thread {
     }
 
     pub(super) fn set_resources(&self, resources: Resources) -> Resources {
-        core::mem::replace(&mut self.resources.lock(), resources)
+        resources.directory.join();
+        let old = core::mem::replace(&mut *self.resources.lock(), resources);
+        old.directory.leave();
+        old
     }
 
     /// Lets a parent that waits in `vfork` go on, if there is one.
@@ -296,6 +332,12 @@ impl Thread {
     /// Waits for `future`, but ends early when the thread must end.
     pub async fn killable<F: Future>(&self, future: F) -> Result<F::Output, Interrupted> {
         crate::signal::killable(self, future).await
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.resources.get_mut().directory.leave();
     }
 }
 

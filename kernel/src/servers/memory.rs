@@ -15,24 +15,25 @@ use fs::OpenFile;
 use fs::file::Mapping;
 use policy::table::number;
 
-use crate::call::{Call, SysResult};
+use crate::call::{Call, PAGES_AT_ONCE, Pace, SysResult};
 use crate::dispatch;
 use crate::memory::{
-    AreaFlags, Backing, FileSource, LimitValues, MapRequest, Move, Object, PAGE, Place,
-    RemapRequest, SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range, page_ceil,
-    page_floor,
+    AddressSpace, AreaFlags, Backing, FileSource, LimitValues, MapRequest, Move, Object, PAGE,
+    Place, RemapRequest, SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range,
+    page_ceil, page_floor,
 };
 use crate::process::Pid;
 use crate::process::limits::{Limits, Resource};
 
-use crate::process::credentials::{Capability, Credentials};
+use crate::process::Capability;
+use crate::process::access::Observer;
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {
     match call.number() {
         number::mmap => mmap(call).await,
         number::mprotect => mprotect(call),
-        number::munmap => munmap(call),
+        number::munmap => munmap(call).await,
         number::brk => brk(call).await,
         number::mremap => mremap(call).await,
         number::msync => msync(call),
@@ -50,6 +51,9 @@ pub async fn serve(call: &Call) -> SysResult {
     }
 }
 
+/// Pages that a mapped file may have at most.
+const MOST_FILE_PAGES: u64 = fs::file::MAX_FILE_SIZE / PAGE;
+
 /// The limits of a process that concern its memory.
 pub fn limits_of(limits: &Limits) -> LimitValues {
     LimitValues {
@@ -62,14 +66,15 @@ pub fn limits_of(limits: &Limits) -> LimitValues {
 
 /// Bytes that the caller may lock.
 fn lock_limit(call: &Call) -> u64 {
-    if call.thread.credentials().is_capable(Capability::Resource) {
+    if call.thread.credentials().is_capable(Capability::LockMemory) {
         u64::MAX
     } else {
         call.process().limits.soft(Resource::LockedMemory)
     }
 }
 
-fn update_limits(call: &Call) {
+/// The limits of the caller's process hold for its address space from now on.
+pub fn update_limits(call: &Call) {
     let mut limits = limits_of(&call.process().limits);
     limits.locked = lock_limit(call);
     call.thread.space().set_limits(limits);
@@ -108,6 +113,9 @@ async fn mmap(call: &Call) -> SysResult {
     if end_page > u64::MAX / PAGE {
         return Err(Errno::EOVERFLOW);
     }
+    if file.is_some() && end_page > MOST_FILE_PAGES {
+        return Err(Errno::EOVERFLOW);
+    }
     if length > USER_END || (is_exact && address > USER_END - length) {
         return Err(Errno::ENOMEM);
     }
@@ -137,6 +145,7 @@ async fn mmap(call: &Call) -> SysResult {
             Place::Anywhere { hint, is_low: flags.contains(MapFlags::BIT32) }
         },
         protection,
+        may_be_low: call.thread.credentials().is_capable(Capability::RawIo),
         ..MapRequest::anonymous(length, protection)
     };
     let request = match &file {
@@ -149,7 +158,7 @@ async fn mmap(call: &Call) -> SysResult {
     let start = space.map(request)?;
     let is_lazy = flags.contains(MapFlags::NONBLOCK) || !flags.contains(MapFlags::POPULATE);
     if flags.contains(MapFlags::LOCKED) || !is_lazy {
-        space.populate(start..start + length).await;
+        populate(call, &space, start..start + length).await;
     }
     Ok(start)
 }
@@ -234,7 +243,9 @@ fn of_file(
         );
     }
     let name = fs::mount::display_path(file.location(), &call.thread.directory().root());
-    let object = Arc::new(Object { source: FileSource::of_open_file(file), name });
+    let is_writable = is_shared && request.allowed.contains(Protection::WRITE);
+    let source = FileSource::of_open_file(file, is_writable)?;
+    let object = Arc::new(Object { source, name });
     request.backing = Backing::Object { object, first_page };
     Ok(request)
 }
@@ -254,13 +265,16 @@ fn rounded(start: u64, length: u64) -> Option<Range<u64>> {
     Some(start..end)
 }
 
-fn munmap(call: &Call) -> SysResult {
+async fn munmap(call: &Call) -> SysResult {
     let (start, length) = (call.argument(0), call.argument(1));
     if !is_page_aligned(start) || !is_user_range(start, length) || length == 0 {
         return Err(Errno::EINVAL);
     }
     let range = rounded(start, length).ok_or(Errno::EINVAL)?;
-    call.thread.space().unmap(range)?;
+    let space = call.thread.space();
+    space.check_unmap(&range)?;
+    thin_out(call, &space, &range).await;
+    space.unmap(range)?;
     Ok(0)
 }
 
@@ -401,8 +415,73 @@ async fn madvise(call: &Call) -> SysResult {
     if range.end > USER_END {
         return Err(Errno::ENOMEM);
     }
-    space.advise(range, advice).await?;
-    Ok(0)
+    let is_strict = matches!(advice, Advice::PopulateRead | Advice::PopulateWrite);
+    let is_long = range.end - range.start > PAGES_AT_ONCE * PAGE;
+    let touches_pages = is_strict
+        || matches!(
+            advice,
+            Advice::WillNeed
+                | Advice::Remove
+                | Advice::DontNeed
+                | Advice::DontNeedLocked
+                | Advice::Free
+        );
+    if !is_long || !touches_pages {
+        space.advise(range, advice).await?;
+        return Ok(0);
+    }
+    let mut pace = Pace::new();
+    let mut at = range.start;
+    let mut is_covered = true;
+    while let Some(piece) = space.piece(at..range.end) {
+        is_covered &= piece.start == at;
+        if is_strict && !is_covered {
+            break;
+        }
+        at = piece.end;
+        let pages = (piece.end - piece.start) / PAGE;
+        match space.advise(piece, advice).await {
+            // The area has gone meanwhile.
+            Err(Errno::ENOMEM) if !is_strict => is_covered = false,
+            result => result?,
+        }
+        pace.spend(&call.thread, pages.max(SMALL_PIECE)).await.map_err(|_| Errno::EINTR)?;
+    }
+    if is_covered && at == range.end { Ok(0) } else { Err(Errno::ENOMEM) }
+}
+
+/// Pages as which a piece counts that has fewer.
+const SMALL_PIECE: u64 = 8;
+
+/// Brings in the pages of a range, as far as that goes.
+async fn populate(call: &Call, space: &AddressSpace, range: Range<u64>) {
+    let mut pace = Pace::new();
+    let mut at = range.start;
+    while let Some(piece) = space.piece(at..range.end) {
+        at = piece.end;
+        let pages = (piece.end - piece.start) / PAGE;
+        space.populate(piece).await;
+        if pace.spend(&call.thread, pages.max(SMALL_PIECE)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Frees the pages of a large range a part at a time, before it is unmapped in one step.
+async fn thin_out(call: &Call, space: &AddressSpace, range: &Range<u64>) {
+    if range.end - range.start <= PAGES_AT_ONCE * PAGE || space.resident() <= PAGES_AT_ONCE {
+        return;
+    }
+    let mut pace = Pace::new();
+    let mut at = range.start;
+    while let Some(piece) = space.piece(at..range.end) {
+        at = piece.end;
+        let pages = (piece.end - piece.start) / PAGE;
+        space.discard(piece);
+        if pace.spend(&call.thread, pages.max(SMALL_PIECE)).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The pages that a range given in bytes touches.
@@ -426,7 +505,7 @@ async fn mlock(call: &Call, flags: u32) -> SysResult {
     let space = call.thread.space();
     space.set_locked(range.clone(), true, limit)?;
     if flags & MLOCK_ONFAULT == 0 {
-        space.populate(range).await;
+        populate(call, &space, range).await;
     }
     Ok(0)
 }
@@ -452,7 +531,7 @@ async fn mlockall(call: &Call) -> SysResult {
     let space = call.thread.space();
     space.set_all_locked(flags & MCL_CURRENT != 0, flags & MCL_FUTURE != 0, limit)?;
     if flags & MCL_CURRENT != 0 && flags & MCL_ONFAULT == 0 {
-        space.populate(0..USER_END).await;
+        populate(call, &space, 0..USER_END).await;
     }
     Ok(0)
 }
@@ -470,7 +549,8 @@ fn membarrier(call: &Call) -> SysResult {
         | REGISTER_PRIVATE_EXPEDITED
         | REGISTER_PRIVATE_EXPEDITED_SYNC_CORE;
     const PRIVATE: u32 = PRIVATE_EXPEDITED | PRIVATE_EXPEDITED_SYNC_CORE;
-    const SUPPORTED: u32 = REGISTER | PRIVATE | GET_REGISTRATIONS;
+    const GLOBALLY: u32 = GLOBAL | GLOBAL_EXPEDITED;
+    const SUPPORTED: u32 = REGISTER | PRIVATE | GLOBALLY | GET_REGISTRATIONS;
     let command = call.unsigned(0);
     if call.unsigned(1) != 0 {
         return Err(Errno::EINVAL);
@@ -481,6 +561,19 @@ fn membarrier(call: &Call) -> SysResult {
         GET_REGISTRATIONS => Ok(space.barrier_registrations()),
         command if command.is_power_of_two() && command & REGISTER != 0 => {
             space.register_barrier(u64::from(command));
+            Ok(0)
+        }
+        GLOBAL | GLOBAL_EXPEDITED => {
+            for process in crate::process::table::processes() {
+                let found = process.find_thread(|thread| Some(thread.space()));
+                let is_meant = |space: &Arc<AddressSpace>| {
+                    let registered = space.barrier_registrations();
+                    command == GLOBAL || registered & u64::from(REGISTER_GLOBAL_EXPEDITED) != 0
+                };
+                if let Some(space) = found.filter(is_meant) {
+                    space.barrier();
+                }
+            }
             Ok(0)
         }
         PRIVATE_EXPEDITED | PRIVATE_EXPEDITED_SYNC_CORE => {
@@ -506,14 +599,11 @@ async fn process_vm(call: &Call, writes: bool) -> SysResult {
     let remote = user.read_io_vectors(call.argument(3), call.argument(4)).await?;
     let target = crate::process::table::process(Pid(call.int(0))).ok_or(Errno::ESRCH)?;
     let thread = target.main_thread().ok_or(Errno::ESRCH)?;
-    let mine = call.thread.credentials();
-    if !Arc::ptr_eq(&target, call.process()) && !may_inspect(&mine, &thread.credentials()) {
-        return Err(Errno::EPERM);
-    }
-    let other = UserMemory::new(thread.space());
+    let other = UserMemory::new(Observer::of_call(&call.thread).look_into(&thread)?.space);
     // Not in the future: every call would carry it.
     let mut buffer = vec![0; PAGE_PART];
     let mut done = 0_u64;
+    let mut pace = Pace::new();
     let mut from = pieces(&remote);
     let mut to = pieces(&local);
     let (mut there, mut here) = (from.next(), to.next());
@@ -545,22 +635,13 @@ async fn process_vm(call: &Call, writes: bool) -> SysResult {
             Ok(()) => {}
         }
         done += length;
+        if pace.spend(&call.thread, 1).await.is_err() {
+            break;
+        }
         there = Some((far.0 + length, far.1 - length));
         here = Some((near.0 + length, near.1 - length));
     }
     Ok(done)
-}
-
-/// Whether one may read and write the memory of the other: same user and group throughout, or the
-/// capability.
-fn may_inspect(mine: &Credentials, other: &Credentials) -> bool {
-    let is_same = [other.user.real, other.user.effective, other.user.saved]
-        .iter()
-        .all(|user| *user == mine.user.file)
-        && [other.group.real, other.group.effective, other.group.saved]
-            .iter()
-            .all(|group| *group == mine.group.file);
-    is_same || mine.is_capable(Capability::Trace)
 }
 
 fn pieces(vectors: &[crate::memory::IoVector]) -> impl Iterator<Item = (u64, u64)> + '_ {

@@ -11,6 +11,7 @@
 pub mod file;
 pub mod ipc;
 pub mod memory;
+pub mod network;
 pub mod other;
 pub mod process;
 pub mod signal;
@@ -50,8 +51,8 @@ pub struct Server {
 
 static SERVERS: Once<[Server; CLASS_COUNT]> = Once::new();
 
-/// Which servers of each core may have requests, one bit per class: set after a request was queued,
-/// cleared before the queue is looked at.
+/// Which servers of each core may have requests, one bit per class, and whether its scanner has a
+/// message: set after something was queued, cleared before the queue is looked at.
 static WAITING: PerCpu<AtomicU32> = PerCpu::new([const { AtomicU32::new(0) }; hal::MAX_CPUS]);
 
 const CLASSES: [Class; CLASS_COUNT] = [
@@ -83,6 +84,15 @@ pub fn all() -> &'static [Server] {
     SERVERS.get().map_or(&[], |servers| servers.as_slice())
 }
 
+/// The bit of the scanner's messages, behind those of the classes.
+const SCANNER: u32 = 1 << CLASS_COUNT;
+
+/// A message waits for the scanner of a core.
+pub fn wake(core: CpuId) {
+    WAITING.of(core).fetch_or(SCANNER, Ordering::Release);
+    task::ring_doorbell(core);
+}
+
 /// Takes note of the servers of this core that have requests, one bit per class. Whoever leaves
 /// requests in a queue says so (`Server::note_waiting`).
 #[inline]
@@ -92,7 +102,7 @@ pub fn take_waiting() -> u32 {
     if waiting.load(Ordering::Relaxed) == 0 { 0 } else { waiting.swap(0, Ordering::AcqRel) }
 }
 
-/// Whether some server of this core may have requests.
+/// Whether this core is wanted: its servers may have requests, or its scanner a message.
 #[inline]
 pub fn is_any_waiting() -> bool {
     WAITING.here().load(Ordering::Relaxed) != 0

@@ -8,13 +8,15 @@ use core::sync::atomic::Ordering;
 use hal::PAGE_SIZE;
 use policy::table::number;
 
-use crate::call::{Call, SysResult};
+use crate::call::{Call, Pace, SysResult};
 use crate::dispatch;
 use crate::posted;
 use crate::process::{Capability, system, table};
 
 /// Random bytes that are made at a time.
 const RANDOM_PIECE: usize = 4096;
+/// Pages that can be copied while one of random bytes is made, roughly.
+const RANDOM_WORK: u64 = 16;
 /// Most bytes of one `getrandom`, as on Linux.
 const RANDOM_LIMIT: u64 = i32::MAX as u64;
 
@@ -86,6 +88,7 @@ async fn getrandom(call: &Call) -> SysResult {
     }
     let length = call.argument(1).min(RANDOM_LIMIT);
     let mut piece = vec![0; RANDOM_PIECE.min(usize::try_from(length).unwrap_or(RANDOM_PIECE))];
+    let mut pace = Pace::new();
     let mut done = 0;
     while done < length {
         let rest = usize::try_from(length - done).unwrap_or(RANDOM_PIECE).min(piece.len());
@@ -97,7 +100,8 @@ async fn getrandom(call: &Call) -> SysResult {
             Err(errno) if done == 0 => return Err(errno),
             Err(_) => break,
         }
-        if done < length && call.thread.has_attention() {
+        let is_killed = pace.spend(&call.thread, RANDOM_WORK).await.is_err();
+        if is_killed || (done < length && call.thread.has_attention()) {
             break;
         }
     }

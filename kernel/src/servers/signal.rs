@@ -15,8 +15,9 @@ use policy::table::number;
 use crate::call::{Call, SysResult};
 use crate::dispatch;
 use crate::process::{Credentials, INIT, Pid, Process, Thread, Tid, table};
-use crate::signal::timers::{Setting, Which};
+use crate::signal::timers::Which;
 use crate::signal::{self, RestartBlock, SignalInfo};
+use crate::time::timer::Setting;
 
 /// Carries out a call of this class that may run on any core.
 pub async fn serve(call: &Call) -> SysResult {
@@ -29,6 +30,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::rt_sigqueueinfo => rt_sigqueueinfo(call).await,
         number::rt_tgsigqueueinfo => rt_tgsigqueueinfo(call).await,
         number::kill => kill(call),
+        number::pidfd_send_signal => super::process::pidfd_send_signal(call).await,
         number::tkill => tkill(call),
         number::tgkill => tgkill(call),
         number::pause => Err(signal::suspend(&call.thread, None).await),
@@ -186,7 +188,7 @@ fn find_thread(process: Option<i32>, number: i32) -> Result<Arc<Thread>, Errno> 
 
 /// Whether the caller may send a signal: within its own process, to processes of its user, with the
 /// capability to all; `SIGCONT` also within its session.
-fn check_permission(
+pub(super) fn check_permission(
     call: &Call,
     target: &Arc<Process>,
     thread: Option<&Arc<Thread>>,

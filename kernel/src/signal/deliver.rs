@@ -10,6 +10,7 @@ use policy::table::number;
 
 use super::action::{Disposition, disposition};
 use super::info::SignalInfo;
+use super::made_timers::note_delivery;
 use super::send::death_status;
 use super::thread::InterruptedCall;
 use super::{frame, stop};
@@ -44,7 +45,10 @@ pub async fn before_user(thread: &Arc<Thread>, context: &mut UserContext) -> Bef
             continue;
         }
         match take_next(thread) {
-            Some(taken) => act(thread, context, taken).await,
+            Some(mut taken) => {
+                taken.info = note_delivery(&thread.process, taken.info);
+                act(thread, context, taken).await;
+            }
             None => {
                 if !settle(thread, context) {
                     return BeforeUser::Enter;

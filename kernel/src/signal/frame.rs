@@ -13,18 +13,20 @@ use abi::arch::x86_64::signal as layout;
 use abi::arch::x86_64::signal::register;
 use abi::arch::x86_64::signal::{FpuSoftwareBytes, SignalContext, SignalFrame, UserContextRecord};
 use abi::signal::{
-    Action, AlternateStack, MINSIGSTKSZ, SA_ONSTACK, SA_RESTORER, SS_AUTODISARM, SS_DISABLE,
-    SS_ONSTACK, Signal, SignalSet,
+    Action, AlternateStack, MINSIGSTKSZ, SA_ONSTACK, SA_RESTORER, SI_KERNEL, SS_AUTODISARM,
+    SS_DISABLE, SS_ONSTACK, Signal, SignalSet,
 };
 use base::user::{self, UserContext};
-use hal::UserContext as _;
+use hal::{Trap, UserContext as _, VirtAddr};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::deliver::force_segmentation_fault;
+use super::deliver::{force, force_segmentation_fault};
 use super::info::SignalInfo;
 use crate::memory::UserMemory;
 use crate::process::Thread;
 
+/// Exception of the machine for what a program may not do.
+const GENERAL_PROTECTION: u32 = 13;
 /// Largest floating-point state that the machine has.
 const FPU_LIMIT: usize = 4096;
 
@@ -237,7 +239,31 @@ async fn try_restore(thread: &Arc<Thread>, context: &mut UserContext) -> Result<
     context.set_general_registers(&frame.context.machine.registers);
     // As on Linux, an alternate stack that cannot be set again is left as it is.
     let _ = exchange_stack(thread, Some(frame.context.stack), context.stack_pointer());
+    if let Some(selector) = bad_selector(&frame.context) {
+        let fault = Trap::Fault {
+            signal: Signal::SIGSEGV.number().unsigned_abs() as u8,
+            code: SI_KERNEL,
+            address: VirtAddr(0),
+            vector: GENERAL_PROTECTION,
+            error: u32::from(selector & !3),
+        };
+        force(thread, SignalInfo::of_fault(&fault));
+    }
     Ok(())
+}
+
+/// The selector of a frame with which user mode cannot be entered: programs have one for code and one
+/// for data, and no other. Returning with another one faults as the machine's own return would.
+fn bad_selector(context: &UserContextRecord) -> Option<u16> {
+    let machine = &context.machine;
+    let is_strict = context.flags & layout::UC_STRICT_RESTORE_SS != 0;
+    if machine.cs | 3 != layout::USER_CODE_SELECTOR {
+        Some(machine.cs)
+    } else if is_strict && machine.ss | 3 != layout::USER_DATA_SELECTOR {
+        Some(machine.ss)
+    } else {
+        None
+    }
 }
 
 /// Reads the floating-point state of a frame; `None` for the state at reset.

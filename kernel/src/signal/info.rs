@@ -62,6 +62,24 @@ impl SignalInfo {
         SignalInfo::plain(signal, numbers::SI_TKILL, [pair(sender, user), 0, 0, 0])
     }
 
+    /// A message that `sender` sent came into an empty queue.
+    pub fn message(signal: Signal, sender: i32, user: u32, value: u64) -> SignalInfo {
+        SignalInfo::plain(signal, numbers::SI_MESGQ, [pair(sender, user), value, 0, 0])
+    }
+
+    /// An expiry of a timer of `timer_create`, with the value that the program chose.
+    pub fn timer(signal: Signal, timer: i32, overruns: i32, value: u64) -> SignalInfo {
+        let first = pair(timer, overruns.cast_unsigned());
+        SignalInfo::plain(signal, numbers::SI_TIMER, [first, value, 0, 0])
+    }
+
+    /// The number of the timer that it is from, and its overruns.
+    pub fn timer_and_overruns(&self) -> Option<(i32, i32)> {
+        let first = self.fields[0];
+        let both = ((first as u32).cast_signed(), ((first >> 32) as u32).cast_signed());
+        (self.code == numbers::SI_TIMER).then_some(both)
+    }
+
     /// Without information: what is delivered when there was no memory or no quota to keep it.
     pub fn unknown(signal: Signal) -> SignalInfo {
         SignalInfo::plain(signal, numbers::SI_USER, [0; 4])
@@ -102,6 +120,12 @@ impl SignalInfo {
         SignalInfo::plain(signal, code, fields)
     }
 
+    /// Something happened to a file: `code` says what, `band` as `poll` would, and `descriptor` is its
+    /// number with the receiver.
+    pub fn file(signal: Signal, code: i32, band: u16, descriptor: i32) -> SignalInfo {
+        SignalInfo::plain(signal, code, [u64::from(band), pair(descriptor, 0), 0, 0])
+    }
+
     /// A fault at an address.
     pub fn fault(signal: Signal, code: i32, address: VirtAddr, trap: TrapCode) -> SignalInfo {
         let fields = [address.0, 0, 0, 0];
@@ -122,8 +146,9 @@ impl SignalInfo {
         let (signal, code) = fault.signal_and_code();
         let signal = Signal::new(i32::from(signal)).unwrap_or(Signal::SIGSEGV);
         let error = match *trap {
-            Trap::PageFault { write, execute, present, .. } => {
-                u32::from(present) | u32::from(write) << 1 | 4 | u32::from(execute) << 4
+            Trap::PageFault { write, execute, present, by_key, .. } => {
+                let access = u32::from(write) << 1 | 4 | u32::from(execute) << 4;
+                u32::from(present) | access | u32::from(by_key) << 5
             }
             _ => 0,
         };
@@ -172,7 +197,8 @@ mod tests {
     #[test]
     fn a_page_fault_reports_its_error_bits() {
         let address = VirtAddr(0x10);
-        let trap = Trap::PageFault { address, write: true, execute: false, present: false };
+        let trap =
+            Trap::PageFault { address, write: true, execute: false, present: false, by_key: false };
         let info = SignalInfo::of_page_fault(FaultSignal::NotMapped, address, &trap);
         assert_eq!(info.trap, Some(TrapCode { vector: 14, error: 6, address: 0x10 }));
         assert_eq!(info.encode().fields[0], 0x10);

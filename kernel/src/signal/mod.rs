@@ -17,10 +17,12 @@ mod action;
 mod deliver;
 mod frame;
 mod info;
+pub mod made_timers;
 mod process;
 mod queue;
 mod ranks;
 mod send;
+pub mod signalfd;
 mod stop;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use base::wait::WaitQueue;
 use super::action::{ActionTable, SharedActions};
 use super::queue::PendingQueue;
 use super::ranks::PROCESS_SIGNALS;
-use super::timers::IntervalTimers;
+use super::timers::ProcessTimers;
 
 /// Signal state of a process.
 pub struct ProcessSignals {
@@ -23,8 +23,10 @@ pub struct ProcessSignals {
     stopping: AtomicBool,
     /// Woken when a child of this process changes state; `wait4` and `waitid` wait here.
     pub child_events: WaitQueue,
-    /// `setitimer` and `alarm`.
-    pub timers: IntervalTimers,
+    /// Tells of every signal that is sent to the process or a thread of it; signalfds wait here.
+    pub arrived: WaitQueue,
+    /// Timers that send signals.
+    pub timers: ProcessTimers,
     /// Process 1: signals without a handler do nothing to it.
     unkillable: AtomicBool,
 }
@@ -69,7 +71,8 @@ impl ProcessSignals {
             pending: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             child_events: WaitQueue::new(),
-            timers: IntervalTimers::new(),
+            arrived: WaitQueue::new(),
+            timers: ProcessTimers::new(),
             unkillable: AtomicBool::new(false),
         }
     }
@@ -94,6 +97,7 @@ impl ProcessSignals {
     pub fn after_exec(&self) {
         let fresh = Arc::new(self.actions().after_exec());
         *self.actions.lock() = fresh;
+        self.timers.after_exec();
     }
 
     /// The table of actions.

@@ -117,6 +117,14 @@ impl PendingQueue {
         Some(info)
     }
 
+    /// Puts a signal that was taken out back to the front.
+    pub fn put_back(&mut self, info: SignalInfo) {
+        self.set.insert(info.signal);
+        if self.entries.try_reserve(1).is_ok() {
+            self.entries.insert(0, info);
+        }
+    }
+
     /// Drops all signals of `set`.
     pub fn discard(&mut self, set: SignalSet) {
         if (self.set & set).is_empty() {

@@ -5,7 +5,7 @@
 //!   SIGNALS (process)        pending signals of the process, stop state
 //!     ACTIONS                table of actions
 //!       THREAD_SIGNALS       mask, private pending signals, waker of one thread
-//!   TIMERS                   interval timers of a process; never together with the others
+//!   TIMERS                   timers of a process; never together with the others
 //! ```
 
 use base::sync::LockClass;

@@ -5,7 +5,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use abi::Errno;
-use abi::signal::{Signal, SignalSet};
+use abi::fs::PollEvents;
+use abi::signal::{SI_TIMER, Signal, SignalSet};
 
 use super::action::{Disposition, disposition};
 use super::info::SignalInfo;
@@ -19,12 +20,17 @@ use crate::process::{Pid, Process, Thread, table};
 /// # Errors
 /// `EAGAIN`: a queued real-time signal, and `RLIMIT_SIGPENDING` is reached.
 pub fn send_to_process(process: &Arc<Process>, info: SignalInfo) -> Result<(), Errno> {
+    queue_for_process(process, info).map(drop)
+}
+
+/// As `send_to_process`; whether the signal was kept with its information.
+pub(super) fn queue_for_process(process: &Arc<Process>, info: SignalInfo) -> Result<bool, Errno> {
     let threads = process.threads();
-    let Some(first) = threads.first() else { return Ok(()) };
+    let Some(first) = threads.first() else { return Ok(false) };
     if !prepare(process, &threads, first, info.signal) {
-        return Ok(());
+        return Ok(false);
     }
-    let has_room = has_room(process, first);
+    let has_room = info.code == SI_TIMER || has_room(process, first);
     let queued = {
         let mut state = process.signals.lock();
         let queued = state.pending.push(info, has_room);
@@ -33,13 +39,14 @@ pub fn send_to_process(process: &Arc<Process>, info: SignalInfo) -> Result<(), E
     };
     match queued {
         Queued::Full => return Err(Errno::EAGAIN),
-        Queued::Merged => return Ok(()),
+        Queued::Merged => return Ok(false),
         Queued::Added | Queued::WithoutInfo => {}
     }
     if let Some(chosen) = choose(&threads, info.signal) {
         wake_for(process, chosen, info.signal);
     }
-    Ok(())
+    process.signals.arrived.notify_all(PollEvents::IN);
+    Ok(queued == Queued::Added)
 }
 
 /// Sends a signal to one thread.
@@ -47,11 +54,16 @@ pub fn send_to_process(process: &Arc<Process>, info: SignalInfo) -> Result<(), E
 /// # Errors
 /// `EAGAIN`: a queued real-time signal, and `RLIMIT_SIGPENDING` is reached.
 pub fn send_to_thread(thread: &Arc<Thread>, info: SignalInfo) -> Result<(), Errno> {
+    queue_for_thread(thread, info).map(drop)
+}
+
+/// As `send_to_thread`; whether the signal was kept with its information.
+pub(super) fn queue_for_thread(thread: &Arc<Thread>, info: SignalInfo) -> Result<bool, Errno> {
     let process = &thread.process;
     if !prepare(process, &process.threads(), thread, info.signal) {
-        return Ok(());
+        return Ok(false);
     }
-    let has_room = has_room(process, thread);
+    let has_room = info.code == SI_TIMER || has_room(process, thread);
     let (queued, accepts) = {
         let mut state = thread.signals.lock();
         let queued = state.pending.push(info, has_room);
@@ -59,13 +71,14 @@ pub fn send_to_thread(thread: &Arc<Thread>, info: SignalInfo) -> Result<(), Errn
     };
     match queued {
         Queued::Full => return Err(Errno::EAGAIN),
-        Queued::Merged => return Ok(()),
+        Queued::Merged => return Ok(false),
         Queued::Added | Queued::WithoutInfo => {}
     }
     if accepts {
         wake_for(process, thread, info.signal);
     }
-    Ok(())
+    process.signals.arrived.notify_all(PollEvents::IN);
+    Ok(queued == Queued::Added)
 }
 
 /// Sends a signal to every process of a group, without asking for permission: for terminals.

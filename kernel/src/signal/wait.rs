@@ -10,6 +10,7 @@ use abi::Errno;
 use abi::signal::SignalSet;
 
 use super::info::SignalInfo;
+use super::made_timers::note_delivery;
 use super::send::retarget;
 use crate::process::{Interrupted, Thread};
 
@@ -113,7 +114,8 @@ pub async fn with_mask<T>(
     let Some(mask) = mask else { return call.await };
     replace_mask(thread, mask);
     let result = call.await;
-    if !result.as_ref().is_err_and(|errno| errno.is_restart()) {
+    let is_interrupted = |errno: &Errno| errno.is_restart() || *errno == Errno::EINTR;
+    if !result.as_ref().is_err_and(is_interrupted) {
         let mut state = thread.signals.lock();
         if let Some(saved) = state.saved.take() {
             thread.signals.set_blocked(&mut state, saved);
@@ -149,8 +151,8 @@ pub async fn timed_wait(
     deadline_ns: Option<u64>,
 ) -> Result<SignalInfo, Errno> {
     let set = set.without(SignalSet::UNBLOCKABLE);
-    if let Some(info) = take_from(thread, set) {
-        return Ok(info);
+    if let Some(taken) = take_from(thread, set) {
+        return Ok(note_delivery(&thread.process, taken.info));
     }
     {
         let mut state = thread.signals.lock();
@@ -166,20 +168,42 @@ pub async fn timed_wait(
         thread.signals.recalculate(&state, &thread.process.signals);
     }
     match (taken, waited) {
-        (Some(info), _) => Ok(info),
+        (Some(taken), _) => Ok(note_delivery(&thread.process, taken.info)),
         (None, Err(_)) => Err(Errno::EINTR),
         (None, Ok(_)) => Err(Errno::EAGAIN),
     }
 }
 
+/// A signal that was taken out of a queue.
+pub(super) struct Taken {
+    pub(super) info: SignalInfo,
+    /// It was pending for the thread alone.
+    is_own: bool,
+}
+
 /// Takes the next signal of `set` out of the thread's queue or else the process's.
-fn take_from(thread: &Thread, set: SignalSet) -> Option<SignalInfo> {
+pub(super) fn take_from(thread: &Thread, set: SignalSet) -> Option<Taken> {
     let process = &thread.process.signals;
     let mut shared = process.lock();
     let mut own = thread.signals.lock();
-    let info = own.pending.take_next(!set).or_else(|| shared.pending.take_next(!set));
+    let taken = match own.pending.take_next(!set) {
+        Some(info) => Some(Taken { info, is_own: true }),
+        None => shared.pending.take_next(!set).map(|info| Taken { info, is_own: false }),
+    };
     process.publish(&shared);
-    info
+    taken
+}
+
+/// Undoes `take_from`.
+pub(super) fn put_back(thread: &Thread, taken: Taken) {
+    let process = &thread.process.signals;
+    let mut shared = process.lock();
+    if taken.is_own {
+        thread.signals.lock().pending.put_back(taken.info);
+    } else {
+        shared.pending.put_back(taken.info);
+        process.publish(&shared);
+    }
 }
 
 /// Sets the thread's mask. Signals of the process that it no longer takes go to other threads.

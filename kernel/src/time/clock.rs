@@ -178,11 +178,11 @@ pub fn publish() {
 }
 
 /// Number of settings of the wall clock so far.
-pub(super) fn settings() -> u64 {
+pub fn settings() -> u64 {
     SETTINGS.load(Ordering::Acquire)
 }
 
 /// Waits until the number of settings is no longer `seen`.
-pub(super) async fn wall_set_since(seen: u64) {
+pub async fn wall_set_since(seen: u64) {
     WALL_SET.wait_until(|| (settings() != seen).then_some(())).await;
 }

@@ -7,6 +7,8 @@
 mod accounting;
 mod clock;
 mod sleep;
+pub mod timer;
+pub mod timerfd;
 
 pub use accounting::ProcessorTime;
 pub use clock::{Clock, publish, set_wall};

@@ -23,17 +23,18 @@ const ASKED_FOR: &str = "test hook";
 pub struct Configuration {
     /// Cores of the machine.
     pub cpus: usize,
-    /// `local`, `remote` or `posted`.
+    /// `local`, `remote`, `posted` or `auto`.
     pub path: &'static str,
 }
 
 /// One and two cores with every call path; with one core, nobody else could take what is posted.
-pub const CONFIGURATIONS: [Configuration; 5] = [
+pub const CONFIGURATIONS: [Configuration; 6] = [
     Configuration { cpus: 1, path: "local" },
     Configuration { cpus: 1, path: "remote" },
     Configuration { cpus: 2, path: "local" },
     Configuration { cpus: 2, path: "remote" },
     Configuration { cpus: 2, path: "posted" },
+    Configuration { cpus: 2, path: "auto" },
 ];
 
 impl Configuration {

@@ -19,7 +19,7 @@ const FRAME_SLACK: i64 = 512;
 /// How long in each configuration, in seconds.
 fn seconds(configuration: Configuration) -> u64 {
     match (configuration.cpus, configuration.path) {
-        (2, "remote") => 60,
+        (2, "auto" | "remote") => 30,
         (1, "local") | (2, "posted") => 10,
         _ => 0,
     }

@@ -102,15 +102,44 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool> {
         builds_kernel: arguments.kernel.is_none(),
     };
     let mut report = Report::new();
-    for stage in STAGES.iter().filter(|stage| filter.wants_stage(stage)) {
-        if let Err(error) = run_stage(stage, &bench, &filter, &mut report) {
-            let name = format!("{stage}/stage");
-            report.add(stage, &[Case::failed(name, format!("{error:#}"))]);
-        }
+    run_stages(&bench, &filter, &mut report);
+    let again = report.worth_a_second_try();
+    if !again.is_empty() {
+        report.progress("a second try for what failed");
+        let filter = Filter { names: again.iter().map(|name| group_of(name)).collect() };
+        let mut second = report.second();
+        run_stages(&bench, &filter, &mut second);
+        report.settle(&second.into_passed());
     }
     fs::remove_dir_all(&bench.work)
         .with_context(|| format!("cannot remove {}", bench.work.display()))?;
     Ok(report.finish())
+}
+
+fn run_stages(bench: &Bench, filter: &Filter, report: &mut Report) {
+    for stage in STAGES.iter().filter(|stage| filter.wants_stage(stage)) {
+        if let Err(error) = run_stage(stage, bench, filter, report) {
+            let name = format!("{stage}/stage");
+            report.add(stage, &[Case::failed(name, format!("{error:#}"))]);
+        }
+    }
+}
+
+/// The smallest group of cases, as `Filter` has it, that a case can be run in again.
+fn group_of(case: &str) -> String {
+    let parts: Vec<&str> = case.split('/').collect();
+    match parts.as_slice() {
+        // Programs run whole: syscall/2-remote/musl/io/a_case, library/2-remote/c/a_case.
+        ["syscall" | "library", configuration, library, program, ..] => {
+            format!("{}/{configuration}/{library}/{program}", parts[0])
+        }
+        ["fuzz" | "model", group, rest @ ..] if rest.len() > 1 => {
+            format!("{}/{group}/{}", parts[0], rest[..rest.len() - 1].join("/"))
+        }
+        ["fuzz" | "model" | "library", group, _] => format!("{}/{group}", parts[0]),
+        ["host" | "loom" | "stress" | "miri", ..] => parts[0].to_string(),
+        _ => case.to_string(),
+    }
 }
 
 /// Removes the folders of tests that were interrupted.

@@ -70,18 +70,34 @@ impl Filter {
     }
 }
 
+/// A failure that is looked at again is rare; with more than this, something is broken for good.
+const MOST_SECOND_TRIES: usize = 20;
+
 /// The count so far.
 pub struct Report {
     passed: usize,
     failed: Vec<String>,
     notes: Vec<String>,
     begin: Instant,
+    /// Names of what passed, where the caller wants to know them.
+    names: Option<BTreeSet<String>>,
 }
 
 impl Report {
     /// Nothing counted yet.
     pub fn new() -> Report {
-        Report { passed: 0, failed: Vec::new(), notes: Vec::new(), begin: Instant::now() }
+        let (failed, notes) = (Vec::new(), Vec::new());
+        Report { passed: 0, failed, notes, begin: Instant::now(), names: None }
+    }
+
+    /// The report of a second try: goes on with the time of the first, and keeps names.
+    pub fn second(&self) -> Report {
+        Report { begin: self.begin, names: Some(BTreeSet::new()), ..Report::new() }
+    }
+
+    /// Names of what passed at the second try.
+    pub fn into_passed(self) -> BTreeSet<String> {
+        self.names.unwrap_or_default()
     }
 
     /// Says what is being done, with the time since the start.
@@ -101,7 +117,12 @@ impl Report {
     pub fn add(&mut self, group: &str, cases: &[Case]) {
         for case in cases {
             match &case.failure {
-                None => self.passed += 1,
+                None => {
+                    self.passed += 1;
+                    if let Some(names) = &mut self.names {
+                        names.insert(case.name.clone());
+                    }
+                }
                 Some(failure) => {
                     println!("not ok {}", case.name);
                     for line in shortened(failure) {
@@ -115,6 +136,23 @@ impl Report {
         let count = cases.len() - failed;
         let tail = if failed == 0 { String::new() } else { format!(", {failed} FAILED") };
         self.progress(&format!("{group}: {count} ok{tail}"));
+    }
+
+    /// Which cases deserve a second try: those that failed, unless they are many.
+    pub fn worth_a_second_try(&self) -> &[String] {
+        if self.failed.len() > MOST_SECOND_TRIES { &[] } else { &self.failed }
+    }
+
+    /// Takes over what a second try showed: a case that passed there counts as passed, and a note names
+    /// it, because whatever made it fail once deserves a look. What did not run again stays failed.
+    pub fn settle(&mut self, passed_again: &BTreeSet<String>) {
+        let (passed, failed) = std::mem::take(&mut self.failed)
+            .into_iter()
+            .partition(|name| passed_again.contains(name));
+        self.failed = failed;
+        let passed: Vec<String> = passed;
+        self.passed += passed.len();
+        self.notes.extend(passed.iter().map(|name| format!("passed at the second try: {name}")));
     }
 
     /// Prints the end; returns whether all passed.
@@ -175,6 +213,29 @@ mod tests {
         assert!(narrow.wants("shell", "anything"));
         assert_eq!(narrow.text_for("syscall"), Some("musl/io"));
         assert_eq!(narrow.text_for("shell"), None);
+    }
+
+    #[test]
+    fn a_second_try_settles_what_passed_then_and_nothing_else() {
+        let mut report = Report::new();
+        let failed = |name: &str| Case::failed(name, "why");
+        report.add("stage", &[failed("stage/a"), failed("stage/b"), Case::passed("stage/c")]);
+        assert_eq!(report.worth_a_second_try(), ["stage/a", "stage/b"]);
+        let mut second = report.second();
+        second.add("stage", &[Case::passed("stage/a"), failed("stage/b"), Case::passed("stage/d")]);
+        report.settle(&second.into_passed());
+        assert_eq!((report.passed, report.failed.as_slice()), (2, &["stage/b".to_string()][..]));
+        assert_eq!(report.notes, ["passed at the second try: stage/a"]);
+        assert!(!report.finish());
+    }
+
+    #[test]
+    fn many_failures_get_no_second_try() {
+        let mut report = Report::new();
+        let name = |number: usize| format!("stage/{number}");
+        let cases: Vec<_> = (0..=MOST_SECOND_TRIES).map(|n| Case::failed(name(n), "why")).collect();
+        report.add("stage", &cases);
+        assert!(report.worth_a_second_try().is_empty());
     }
 
     #[test]

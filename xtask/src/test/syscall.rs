@@ -20,11 +20,11 @@ use crate::process;
 /// What building the programs may take.
 const BUILD_DEADLINE: Duration = Duration::from_secs(300);
 /// What all programs together may take on Linux.
-const LINUX_DEADLINE: Duration = Duration::from_secs(300);
+const LINUX_DEADLINE: Duration = Duration::from_secs(600);
 /// How long a machine may say nothing before it counts as hung: longer than any case.
 const SILENCE: Duration = Duration::from_secs(20);
 /// What all boots of one configuration may take; what is left then fails.
-const CONFIGURATION_DEADLINE: Duration = Duration::from_secs(180);
+const CONFIGURATION_DEADLINE: Duration = Duration::from_secs(900);
 /// What one case may take in the guest, in seconds.
 const CASE_DEADLINE_S: &str = "20";
 /// Exit status of run-linux.sh when it may not make namespaces.

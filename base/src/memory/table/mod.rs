@@ -368,17 +368,21 @@ impl PageTable {
         }
     }
 
-    /// The first address behind `address`, which has no leaf table, that may have one.
+    /// The first address behind `address`, which has no leaf table, that may have one: that of the next
+    /// entry in the table where the walk ends, or the end of that table.
     fn next_possible(&self, address: u64) -> u64 {
         let mut table = self.root();
         for level in (1..=TOP).rev() {
             // SAFETY: tables live as long as the space, which we hold.
-            let raw = unsafe { entries(table) }[index(address, level)].load(Ordering::Acquire);
-            match lower_table(raw) {
+            let here = unsafe { entries(table) };
+            let at = index(address, level);
+            match lower_table(here[at].load(Ordering::Acquire)) {
                 Some(lower) => table = lower,
                 None => {
                     let span = 1_u64 << (PAGE_BITS + INDEX_BITS * level);
-                    return (address & !(span - 1)) + span;
+                    let table_start = (address & !(span - 1)) - at as u64 * span;
+                    let next = occupied(&here[at + 1..], at + 1).next();
+                    return table_start + next.map_or(ENTRIES, |(next, _)| next) as u64 * span;
                 }
             }
         }

@@ -33,6 +33,9 @@ echo \"$PWD/bench/guest/sample.c:/src/sample.c\"",
 
 static TAR: App = App { name: "tar", package: "tar", files: "command -v tar" };
 
+/// Everything at home, with as many application cores as Linux has.
+const LOCAL: &str = "local --app-cores 0-1 --kernel-cores 1";
+
 const fn app(side: &'static str, place: Place, app: &'static App) -> Run {
     run(side, place, What::App(app)).cpus(2)
 }
@@ -41,6 +44,20 @@ const fn app(side: &'static str, place: Place, app: &'static App) -> Run {
 macro_rules! cases {
     ($(($name:literal, $figure:literal)),* $(,)?) => {
         &[$(
+            case(
+                concat!($name, ", auto"),
+                "ms",
+                concat!("auto ", $figure),
+                concat!("linux ", $figure),
+                0.85,
+            ),
+            case(
+                concat!($name, ", auto beside local"),
+                "ms",
+                concat!("auto ", $figure),
+                concat!("local ", $figure),
+                1.05,
+            ),
             case(
                 concat!($name, ", posted"),
                 "ms",
@@ -67,15 +84,23 @@ pub static SUITE: Suite = Suite {
     about: "ordinary programs from start to end: sqlite3, python3, gcc, tar",
     sources: &["bench/guest/apps.c"],
     runs: &[
+        app("auto", Place::Ferry("auto"), &SQLITE3),
+        app("local", Place::Ferry(LOCAL), &SQLITE3),
         app("posted", Place::Ferry("posted"), &SQLITE3),
         app("linux", Place::Peer(""), &SQLITE3),
         app("remote", Place::Ferry("remote"), &SQLITE3),
+        app("auto", Place::Ferry("auto"), &PYTHON3),
+        app("local", Place::Ferry(LOCAL), &PYTHON3),
         app("posted", Place::Ferry("posted"), &PYTHON3),
         app("linux", Place::Peer(""), &PYTHON3),
         app("remote", Place::Ferry("remote"), &PYTHON3),
+        app("auto", Place::Ferry("auto"), &GCC),
+        app("local", Place::Ferry(LOCAL), &GCC),
         app("posted", Place::Ferry("posted"), &GCC),
         app("linux", Place::Peer(""), &GCC),
         app("remote", Place::Ferry("remote"), &GCC),
+        app("auto", Place::Ferry("auto"), &TAR),
+        app("local", Place::Ferry(LOCAL), &TAR),
         app("posted", Place::Ferry("posted"), &TAR),
         app("linux", Place::Peer(""), &TAR),
         app("remote", Place::Ferry("remote"), &TAR),

@@ -10,11 +10,28 @@ use crate::bench::suite::{Place, Suite, case, program};
 /// A tenth of everything, for the model of caches and TLBs.
 const FEW: &[&str] = &["few"];
 
+/// Everything at home, on two application cores.
+const LOCAL: &str = "local --app-cores 0-1 --kernel-cores 1";
+
 /// The cases of each task: its number, its region of the model, what it does, and how much of Linux's
 /// time it may take.
 macro_rules! tasks {
     ($(($number:literal, $region:literal, $what:literal, $most:literal, $paper:literal)),* $(,)?) => {
         &[$(
+            case(
+                concat!("task ", $number, ", auto"),
+                "ms",
+                concat!("auto task_", $number),
+                concat!("linux task_", $number),
+                0.7,
+            ),
+            case(
+                concat!("task ", $number, ", auto beside local on two cores"),
+                "ms",
+                concat!("auto task_", $number),
+                concat!("local2 task_", $number),
+                1.05,
+            ),
             case(
                 concat!("task ", $number, ", ", $what),
                 "ms",
@@ -93,6 +110,8 @@ pub static SUITE: Suite = Suite {
     runs: &[
         program("local", Place::Ferry("local"), &[]).cpus(1).modelled(FEW),
         program("linux1", Place::Peer(""), &[]).cpus(1).modelled(FEW),
+        program("auto", Place::Ferry("auto"), &[]).cpus(2),
+        program("local2", Place::Ferry(LOCAL), &[]).cpus(2),
         program("remote", Place::Ferry("remote"), &[]).cpus(2).modelled(FEW),
         program("posted", Place::Ferry("posted"), &[]).cpus(2).modelled(FEW),
         program("linux", Place::Peer(""), &[]).cpus(2).modelled(FEW),

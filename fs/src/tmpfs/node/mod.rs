@@ -4,15 +4,20 @@ mod names;
 
 use super::Shared;
 use super::directory::{Entries, FIRST_COOKIE, is_directory};
+use super::extended::Attributes;
+use super::grave;
 use super::pages::{Pages, Spot};
+use crate::extended::Store;
 use crate::file::{File, MAX_FILE_SIZE};
 use crate::identity::Identity;
 use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewContent, NewNode, Place};
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
+use crate::notify;
 use crate::pipe::Pipe;
 use abi::Errno;
 use abi::fs::{AllocateFlags, OpenFlags, RenameFlags, Seals};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -20,6 +25,7 @@ use base::io::{Sink, Source};
 use base::memory::{Frame, PAGE_SIZE};
 use base::sync::{Mutex, MutexGuard, rank};
 use core::any::Any;
+use core::mem;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -29,28 +35,32 @@ static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
 /// An inode of tmpfs.
 pub struct Node {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     id: InodeId,
     kind: NodeKind,
     represented_device: u64,
     fifo: Option<Arc<Pipe>>,
     label: Option<String>,
     writers: AtomicI32,
+    /// Mappings for shared writing; negative once writing is sealed off.
+    writable_mappings: AtomicI32,
     /// A page was handed out to be mapped, at some time.
     was_mapped: AtomicBool,
     me: Weak<Node>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
 }
 
-struct State {
+pub(super) struct State {
     permissions: Permissions,
     links: u64,
     accessed: Timestamp,
     modified: Timestamp,
-    changed: Timestamp,
+    pub(super) changed: Timestamp,
     born: Timestamp,
+    /// Extended attributes, made with the first one.
+    pub(super) attributes: Option<Box<Attributes>>,
     place: Option<LastPlace>,
-    /// Made without a name, so that it may get one though it has none.
+    /// Made without a name and linkable, so that it may get one though it has none.
     is_nameless: bool,
     content: Content,
 }
@@ -62,7 +72,7 @@ struct LastPlace {
 }
 
 enum Content {
-    Directory(Entries),
+    Directory(Box<Entries>),
     Regular(Pages),
     Symlink(Vec<u8>),
     Other,
@@ -115,7 +125,7 @@ impl Node {
     ) -> Result<Arc<Node>, Errno> {
         let (content, represented_device) = match new.content {
             NewContent::Regular => (Content::Regular(Pages::empty(seals)), 0),
-            NewContent::Directory => (Content::Directory(Entries::new()), 0),
+            NewContent::Directory => (Content::Directory(Box::new(Entries::new())), 0),
             NewContent::Symlink(target) => (Content::Symlink(Vec::from(target)), 0),
             NewContent::CharacterDevice(number) | NewContent::BlockDevice(number) => {
                 (Content::Other, number)
@@ -132,6 +142,7 @@ impl Node {
             modified: now,
             changed: now,
             born: now,
+            attributes: None,
             place: None,
             is_nameless: false,
             content,
@@ -144,6 +155,7 @@ impl Node {
             fifo: if kind == NodeKind::Fifo { Some(Pipe::for_fifo()) } else { None },
             label,
             writers: AtomicI32::new(0),
+            writable_mappings: AtomicI32::new(0),
             was_mapped: AtomicBool::new(false),
             me: me.clone(),
             state: Mutex::new(&rank::INODE, state),
@@ -207,10 +219,21 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Content::Regular(pages) = &self.state.get_mut().content {
-            self.shared.release_pages(pages.frame_count());
+        let state = self.state.get_mut();
+        match mem::replace(&mut state.content, Content::Other) {
+            Content::Regular(mut pages) => {
+                self.shared.release_pages(pages.frame_count());
+                grave::take_pages(pages.take_frames());
+            }
+            Content::Directory(entries) => grave::take_entries(entries),
+            Content::Symlink(_) | Content::Other => {}
         }
+        if let Some(attributes) = &state.attributes {
+            self.shared.release_attributes(attributes.size());
+        }
+        let is_deleted = state.links == 0;
         self.shared.release_node();
+        notify::gone(self.id, is_deleted);
     }
 }
 
@@ -274,11 +297,11 @@ impl Inode for Node {
         Ok(())
     }
 
-    fn note_access(&self) {
+    fn note_access(&self, always: bool) {
         const DAY_SECONDS: i64 = 24 * 3600;
         let mut state = self.state.lock();
         let newest_change = state.modified.max(state.changed);
-        if state.accessed <= newest_change {
+        if always || state.accessed <= newest_change {
             state.accessed = Timestamp::now();
         } else {
             let now = Timestamp::now();
@@ -286,6 +309,10 @@ impl Inode for Node {
                 state.accessed = now;
             }
         }
+    }
+
+    fn note_write(&self) {
+        self.state.lock().touch();
     }
 
     fn label(&self) -> Option<String> {
@@ -320,11 +347,15 @@ impl Inode for Node {
         Ok(node)
     }
 
-    fn create_nameless(&self, new: &NewNode<'_>) -> Result<Arc<dyn Inode>, Errno> {
+    fn create_nameless(
+        &self,
+        new: &NewNode<'_>,
+        is_linkable: bool,
+    ) -> Result<Arc<dyn Inode>, Errno> {
         let node = Node::new(&self.shared, new)?;
         let mut state = node.state.lock();
         state.links = 0;
-        state.is_nameless = true;
+        state.is_nameless = is_linkable;
         let name = alloc::format!("#{}", node.id.number);
         let parent = self.me.clone();
         state.place = Some(LastPlace { parent, name: Arc::from(name.into_bytes()), removed: true });
@@ -340,14 +371,15 @@ impl Inode for Node {
             if state.links == 0 && !state.is_nameless {
                 return Err(Errno::ENOENT);
             }
+            // Each further name counts as an inode, as on Linux.
+            if state.links > 0 {
+                self.shared.reserve_node()?;
+            }
             state.links += 1;
             state.is_nameless = false;
             state.changed = Timestamp::now();
         }
-        self.add_entry(name, &node).inspect_err(|_| {
-            let mut state = node.state.lock();
-            state.links = state.links.saturating_sub(1);
-        })
+        self.add_entry(name, &node).inspect_err(|_| node.forget_link())
     }
 
     fn unlink(&self, name: &[u8], expected: InodeId) -> Result<(), Errno> {
@@ -496,14 +528,14 @@ impl Inode for Node {
         let cut = pages.resize(size, &self.shared);
         state.touch();
         drop(state);
-        drop(cut);
+        grave::take_pages(cut);
         if shrinks && self.was_mapped.load(Ordering::Relaxed) {
             mapped::pages_gone(self.id, size.div_ceil(PAGE)..u64::MAX);
         }
         Ok(())
     }
 
-    fn allocate(&self, flags: AllocateFlags, offset: u64, length: u64) -> Result<(), Errno> {
+    fn allocate(&self, flags: AllocateFlags, offset: u64, length: u64) -> Result<u64, Errno> {
         let end = offset.checked_add(length).filter(|&end| end <= MAX_FILE_SIZE);
         let end = end.ok_or(Errno::EFBIG)?;
         let mut state = self.state.lock();
@@ -513,13 +545,13 @@ impl Inode for Node {
             if pages.seals.intersects(Seals::WRITE | Seals::FUTURE_WRITE) {
                 return Err(Errno::EPERM);
             }
-            pages.punch(offset, length, &self.shared)?;
+            let end = pages.punch(offset, length, &self.shared)?;
             state.touch();
             drop(state);
             if self.was_mapped.load(Ordering::Relaxed) {
                 mapped::pages_gone(self.id, offset.div_ceil(PAGE)..end / PAGE);
             }
-            return Ok(());
+            return Ok(end - offset);
         }
         if !(flags & !AllocateFlags::KEEP_SIZE).is_empty() {
             return Err(Errno::EOPNOTSUPP);
@@ -527,12 +559,12 @@ impl Inode for Node {
         if pages.seals.contains(Seals::GROW) && end > pages.size {
             return Err(Errno::EPERM);
         }
-        pages.fill(offset, length, &self.shared)?;
+        let end = pages.fill(offset, length, &self.shared)?;
         if !flags.contains(AllocateFlags::KEEP_SIZE) && end > pages.size {
             pages.size = end;
         }
         state.touch();
-        Ok(())
+        Ok(end - offset)
     }
 
     fn seek_content(&self, offset: u64, hole: bool) -> Result<u64, Errno> {
@@ -561,6 +593,10 @@ impl Inode for Node {
         }
     }
 
+    fn extended(&self) -> Option<&dyn Store> {
+        Some(self)
+    }
+
     fn seals(&self) -> Option<Seals> {
         self.state.lock().pages().ok().map(|pages| pages.seals)
     }
@@ -571,15 +607,24 @@ impl Inode for Node {
         if pages.seals.contains(Seals::SEAL) {
             return Err(Errno::EPERM);
         }
+        if seals.contains(Seals::WRITE) && !pages.seals.contains(Seals::WRITE) {
+            self.writable_mappings
+                .compare_exchange(0, -1, Ordering::AcqRel, Ordering::Acquire)
+                .map_err(|_| Errno::EBUSY)?;
+        }
         pages.seals |= seals;
         Ok(())
+    }
+
+    fn writable_mappings(&self) -> Option<&AtomicI32> {
+        if self.kind == NodeKind::Regular { Some(&self.writable_mappings) } else { None }
     }
 
     fn writers(&self) -> Option<&AtomicI32> {
         if self.kind == NodeKind::Regular { Some(&self.writers) } else { None }
     }
 
-    fn open(&self, flags: OpenFlags) -> Result<Option<Arc<dyn File>>, Errno> {
+    fn open(&self, flags: OpenFlags, _: &Identity) -> Result<Option<Arc<dyn File>>, Errno> {
         match &self.fifo {
             Some(pipe) => pipe.open_fifo(flags).map(Some),
             None => Ok(None),

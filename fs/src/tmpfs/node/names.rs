@@ -16,10 +16,19 @@ impl Node {
             Some(LastPlace { parent: parent.me.clone(), name: name.clone(), removed: false });
     }
 
+    /// One link less, and one inode less to count unless it was the last.
+    pub(super) fn forget_link(&self) {
+        let mut state = self.state.lock();
+        if state.links > 1 && !is_directory(self) {
+            self.shared.release_node();
+        }
+        state.links = state.links.saturating_sub(1);
+    }
+
     /// One name less: the place is gone if it was this one.
     pub(super) fn unlinked(&self, parent: &Node, name: &[u8]) {
+        self.forget_link();
         let mut state = self.state.lock();
-        state.links = state.links.saturating_sub(1);
         state.changed = Timestamp::now();
         if let Some(place) = &mut state.place
             && core::ptr::eq(place.parent.as_ptr(), parent)

@@ -275,13 +275,38 @@ fn maps_has_the_lines_of_linux() {
     request.backing = Backing::Object { object: shared_object(3), first_page: 2 };
     request.flags = AreaFlags::SHARED;
     space.map(request).unwrap();
-    let text = String::from_utf8(space.maps()).unwrap();
+    let mut text = Vec::new();
+    assert_eq!(space.maps(0, &mut text), Ok(None));
+    let text = String::from_utf8(text).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "00400000-00402000 r-xp 00000000 00:00 0 ");
     assert_eq!(lines[1], format_line("00600000-00602000 rw-p 00000000 00:00 0 ", "[heap]"));
     let start = "700000000000-700000001000 r--s 00002000 00:01 ";
     assert!(lines[2].starts_with(start), "{}", lines[2]);
     assert_eq!(lines[2].find("/file"), Some(73));
+}
+
+#[test]
+fn maps_comes_in_parts_that_make_up_the_whole() {
+    let space = space();
+    for index in 0..1000 {
+        map_at(&space, 0x40_0000 + index * 2 * PAGE, 1, Protection::READ);
+    }
+    let (mut cursor, mut whole, mut parts) = (Some(0), Vec::new(), 0);
+    while let Some(start) = cursor {
+        let mut text = Vec::new();
+        cursor = space.maps(start, &mut text).unwrap();
+        assert!(text.len() < 20_000 && text.ends_with(b"\n"));
+        whole.extend(text);
+        parts += 1;
+    }
+    let whole = String::from_utf8(whole).unwrap();
+    assert!(parts > 1);
+    assert_eq!(whole.lines().count(), 1000);
+    for (index, line) in (0..).zip(whole.lines()) {
+        let start = 0x40_0000 + index * 2 * PAGE;
+        assert!(line.starts_with(&alloc::format!("{start:08x}-")), "{line}");
+    }
 }
 
 fn format_line(start: &str, name: &str) -> String {

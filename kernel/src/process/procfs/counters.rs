@@ -4,8 +4,10 @@
 //! /proc/ferry/counters        core0 traps 17              one counter of one core per line
 //! /proc/ferry/stages          call way calls served trapped sent taken handled answered
 //!                             read remote 9 9 1 2 3 4 5   one line per kind of call; see `stages`
-//! /proc/PID/ferry             call posted remote local spins waits
-//!                             read 0 12 0 11 1            one line per call that occurred
+//! /proc/ferry/polls           call polls longest_ns
+//!                             read 12 4711                one line per call whose handler was polled
+//! /proc/PID/ferry             call posted remote local spins waits home_ns away_ns choice
+//!                             read 0 12 0 11 1 240 700 home   one line per call that occurred
 //! /proc/PID/task/TID/ferry    traps 17                    one counter per line
 //! ```
 
@@ -17,7 +19,7 @@ use base::cpu::CpuId;
 
 use super::process::Subject;
 use super::{Text, put};
-use crate::{counters, dispatch, stages};
+use crate::{counters, dispatch, polls, stages};
 
 type Generated = Result<Vec<u8>, Errno>;
 
@@ -47,6 +49,16 @@ pub(super) fn stamps() -> Generated {
     Ok(text.0)
 }
 
+/// Polls of the handlers of every call.
+pub(super) fn handler_polls() -> Generated {
+    let mut text = Text::default();
+    put!(text, "call polls longest_ns\n");
+    for (number, count, longest_ns) in polls::all() {
+        put!(text, "{} {count} {longest_ns}\n", dispatch::name(number));
+    }
+    Ok(text.0)
+}
+
 /// What a process called, or what a thread did.
 pub(super) fn calls(subject: &Subject) -> Generated {
     let mut text = Text::default();
@@ -59,14 +71,18 @@ pub(super) fn calls(subject: &Subject) -> Generated {
         put!(text, "switches {}\n", counters.switches.get());
         return Ok(text.0);
     }
-    put!(text, "call posted remote local spins waits\n");
-    for (number, counts) in counters::of_process(&*subject.process()?) {
+    put!(text, "call posted remote local spins waits home_ns away_ns choice\n");
+    let process = subject.process()?;
+    for (number, counts) in counters::of_process(&process) {
         match dispatch::name(number) {
             "unknown call" => put!(text, "{number}"),
             name => put!(text, "{name}"),
         }
         let counters::CallCounts { posted, remote, local, spins, waits } = counts;
-        put!(text, " {posted} {remote} {local} {spins} {waits}\n");
+        let account = process.counters.account(number);
+        let (home_ns, away_ns) = account.costs_ns();
+        let choice = if account.is_away() { "away" } else { "home" };
+        put!(text, " {posted} {remote} {local} {spins} {waits} {home_ns} {away_ns} {choice}\n");
     }
     Ok(text.0)
 }

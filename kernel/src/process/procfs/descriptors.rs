@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use abi::Errno;
 use abi::fs::OpenFlags;
 use fs::inode::LinkTarget;
-use fs::pseudo::{Directory, Entry, Link, Listed};
+use fs::pseudo::{Content, Directory, Entry, Link, Listed};
 use fs::{Identity, NodeKind, OpenFile};
 
 use super::directory::parse_number;
@@ -29,8 +29,13 @@ struct DescriptorLink {
 }
 
 impl Subject {
-    fn open_file(&self, descriptor: i32) -> Result<(Arc<OpenFile>, bool), Errno> {
-        let files = self.thread()?.files();
+    /// An open file, and whether it is closed by `execve`, for those who may look into the subject.
+    fn open_file(
+        &self,
+        descriptor: i32,
+        identity: &Identity,
+    ) -> Result<(Arc<OpenFile>, bool), Errno> {
+        let files = self.look_into(identity)?.files;
         let file = files.get(descriptor).map_err(|_| Errno::ENOENT)?;
         let closes = files.close_on_exec(descriptor).unwrap_or(false);
         Ok((file, closes))
@@ -41,11 +46,11 @@ impl Directory for Descriptors {
     fn lookup(&self, name: &[u8]) -> Result<Entry, Errno> {
         let descriptor = parse_number(name).ok_or(Errno::ENOENT)?;
         let thread = self.subject.thread().map_err(|_| Errno::ENOENT)?;
-        let (file, _) = self.subject.open_file(descriptor)?;
+        let file = thread.files().get(descriptor).map_err(|_| Errno::ENOENT)?;
         let number = number::of_descriptor(thread.tid().0, descriptor, self.is_information);
         let subject = self.subject.clone();
         let entry = if self.is_information {
-            Entry::file(number, Arc::new(move || information(&subject, descriptor)))
+            Entry::file(number, Arc::new(Information { subject, descriptor })).with_mode(0o400)
         } else {
             let flags = file.flags();
             let mode = 0o100
@@ -53,8 +58,7 @@ impl Directory for Descriptors {
                 | if flags.writes() { 0o200 } else { 0 };
             Entry::link(number, Arc::new(DescriptorLink { subject, descriptor })).with_mode(mode)
         };
-        let owner = thread.credentials();
-        Ok(entry.owned_by(owner.user.effective, owner.group.effective))
+        Ok(self.subject.own(entry).open_to(thread.process.pid.0))
     }
 
     fn list(&self, after: u64, emit: &mut dyn FnMut(Listed<'_>) -> bool) -> Result<(), Errno> {
@@ -74,25 +78,42 @@ impl Directory for Descriptors {
 }
 
 impl Link for DescriptorLink {
-    fn text(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
-        let (file, _) = self.subject.open_file(self.descriptor)?;
+    fn text(&self, identity: &Identity) -> Result<Vec<u8>, Errno> {
+        let (file, _) = self.subject.open_file(self.descriptor, identity)?;
         let root = self.subject.thread()?.directory().root();
         Ok(fs::mount::display_path(file.location(), &root))
     }
 
-    fn follow(&self, _: &Identity) -> Result<LinkTarget, Errno> {
-        let (file, _) = self.subject.open_file(self.descriptor)?;
+    fn follow(&self, identity: &Identity) -> Result<LinkTarget, Errno> {
+        let (file, _) = self.subject.open_file(self.descriptor, identity)?;
         Ok(LinkTarget::Place(file.location().clone()))
     }
 }
 
-fn information(subject: &Subject, descriptor: i32) -> Result<Vec<u8>, Errno> {
-    let (file, closes) = subject.open_file(descriptor)?;
+/// What `fdinfo` says of one descriptor.
+struct Information {
+    subject: Subject,
+    descriptor: i32,
+}
+
+impl Content for Information {
+    fn admit(&self, opener: &Identity) -> Result<(), Errno> {
+        self.subject.look_into(opener).map(|_| ())
+    }
+
+    fn generate(&self, opener: &Identity) -> Result<Vec<u8>, Errno> {
+        let (file, closes) = self.subject.open_file(self.descriptor, opener)?;
+        Ok(information(&file, closes))
+    }
+}
+
+fn information(file: &OpenFile, closes: bool) -> Vec<u8> {
     let mut flags = file.flags();
     flags.set(OpenFlags::CLOEXEC, closes);
     let location = file.location();
     let mut text = Text::default();
     put!(text, "pos:\t{}\nflags:\t0{:o}\n", file.position(), flags.bits());
     put!(text, "mnt_id:\t{}\nino:\t{}\n", location.mount.id(), location.inode.id().number);
-    Ok(text.0)
+    text.0.extend_from_slice(file.file().information().as_bytes());
+    text.0
 }

@@ -10,7 +10,7 @@ use fs::pseudo::{Directory, Entry, EntryNode, Listed};
 use fs::{Identity, NodeKind};
 
 use super::process::Subject;
-use super::{counters, number, process, settings, system};
+use super::{counters, network, number, process, settings, system, sysvipc};
 use crate::process::table;
 
 /// Makes an entry with the inode number given.
@@ -75,11 +75,19 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
         )
     }),
     ("mounts", |number| Entry::link(number, Arc::new(|_: &Identity| Ok(b"self/mounts".to_vec())))),
+    ("cgroups", |number| Entry::file(number, Arc::new(system::control_groups))),
     ("cmdline", |number| Entry::file(number, Arc::new(system::command_line))),
     ("cpuinfo", |number| Entry::file(number, Arc::new(system::processors))),
+    ("devices", |number| Entry::file(number, Arc::new(system::devices))),
+    ("diskstats", |number| Entry::file(number, Arc::new(system::nothing))),
     ("filesystems", |number| Entry::file(number, Arc::new(system::file_systems))),
     ("interrupts", |number| Entry::file(number, Arc::new(system::interrupts))),
     ("loadavg", |number| Entry::file(number, Arc::new(system::load))),
+    ("locks", |number| Entry::file(number, Arc::new(system::locks))),
+    ("modules", |number| Entry::file(number, Arc::new(system::nothing))),
+    ("partitions", |number| Entry::file(number, Arc::new(system::partitions))),
+    ("swaps", |number| Entry::file(number, Arc::new(system::swaps))),
+    ("vmstat", |number| Entry::file(number, Arc::new(system::memory_counters))),
     ("meminfo", |number| Entry::file(number, Arc::new(system::memory))),
     ("stat", |number| Entry::file(number, Arc::new(system::statistics))),
     ("uptime", |number| Entry::file(number, Arc::new(system::uptime))),
@@ -89,11 +97,14 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
             ("counts", |number| Entry::file(number, Arc::new(system::counts))),
             ("counters", |number| Entry::file(number, Arc::new(counters::cores))),
             ("stages", |number| Entry::file(number, Arc::new(counters::stamps))),
+            ("polls", |number| Entry::file(number, Arc::new(counters::handler_polls))),
             #[cfg(debug_assertions)]
             ("panic", super::fault::entry),
         ];
         Entry::directory(number, Arc::new(Fixed { first_number: number + 0x40, names }))
     }),
+    ("net", network::root),
+    ("sysvipc", sysvipc::directory),
     ("sys", |number| Entry::directory(number, Arc::new(settings::root()))),
 ];
 

@@ -2,7 +2,8 @@
 //! promises to contain, so that tests can look at what comes of them.
 //!
 //! Writing `handler` panics within the handler of that very write: the call answers `EIO` and its
-//! server is restarted. Writing `kernel` panics a little later outside of every handler and task, where
+//! server is restarted. Writing `allocation PID COUNT` makes that allocation of the handlers of that
+//! process fail, counted from its next call on; 0 takes it back. Writing `kernel` panics a little later outside of every handler and task, where
 //! nothing contains it: the machine stops and says where. Reading counts the restarts.
 
 use alloc::boxed::Box;
@@ -15,9 +16,10 @@ use core::sync::atomic::Ordering;
 use core::task::{Context, Waker};
 
 use abi::Errno;
+use fs::Identity;
 use fs::pseudo::{Content, Entry};
 
-use crate::servers;
+use crate::{injection, servers};
 
 /// Until the kernel panics that was told to.
 const DELAY_NS: u64 = 10_000_000;
@@ -47,20 +49,31 @@ pub(super) fn entry(number: u64) -> Entry {
 }
 
 impl Content for Fault {
-    fn generate(&self) -> Result<Vec<u8>, Errno> {
+    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
         let restarts: u64 =
             servers::all().iter().map(|server| server.restarts.load(Ordering::Relaxed)).sum();
         Ok(format!("restarts {restarts}\n").into_bytes())
     }
 
-    fn write(&self, _offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(&self, _: &Identity, _: u64, bytes: &[u8]) -> Result<usize, Errno> {
         match bytes.trim_ascii_end() {
             b"handler" => panic!("a test asks this handler to panic"),
             b"kernel" => {
                 arm();
                 Ok(bytes.len())
             }
-            _ => Err(Errno::EINVAL),
+            words => {
+                let words = core::str::from_utf8(words).map_err(|_| Errno::EINVAL)?;
+                let mut words = words.split(' ');
+                let number = |word: Option<&str>| word.and_then(|word| word.parse::<u32>().ok());
+                match (words.next(), number(words.next()), number(words.next())) {
+                    (Some("allocation"), Some(pid), Some(count)) => {
+                        injection::arm(pid.cast_signed(), count);
+                        Ok(bytes.len())
+                    }
+                    _ => Err(Errno::EINVAL),
+                }
+            }
         }
     }
 }

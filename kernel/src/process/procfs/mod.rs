@@ -6,10 +6,13 @@
 //!   PID/, PID/task/TID/  process.rs     the directory and its links; status.rs: the longer texts
 //!   PID/fd, fdinfo       descriptors.rs
 //!   sys/                 settings.rs
+//!   net/, sys/net/       network.rs
+//!   sysvipc/             sysvipc.rs
 //!   PID/ferry            counters.rs: what the process called, and by which path
 //!   ferry/counters       counters.rs: what each core did
 //!   ferry/counts         what exists now, for tests that look for leaks
 //!   ferry/panic          fault.rs: makes a handler or the kernel panic, in checked builds only
+//! /sys                   sysfs.rs
 //! ```
 //!
 //! Every text is computed when it is read, from one short look at each thing that it tells of; two
@@ -21,14 +24,19 @@ mod descriptors;
 mod directory;
 #[cfg(debug_assertions)]
 mod fault;
+mod network;
 mod process;
 mod settings;
 mod status;
+mod sysfs;
 mod system;
+mod sysvipc;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+
+pub use sysfs::sysfs;
 
 use base::sync::Once;
 use fs::pseudo::{Entry, PseudoFs};
@@ -54,7 +62,9 @@ mod number {
     /// First of the files in the root directory.
     pub const SYSTEM: u64 = 0x100;
     /// First of the settings.
-    pub const SETTINGS: u64 = 0x200;
+    pub const SETTINGS: u64 = 0x10_0000;
+    /// First of the files of `/sys`.
+    pub const SYSFS: u64 = 0x20_0000;
     const THREAD: u64 = 1 << 62;
     const DESCRIPTOR: u64 = 1 << 61;
 

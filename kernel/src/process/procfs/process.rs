@@ -6,13 +6,15 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 use fs::inode::LinkTarget;
-use fs::pseudo::{Content, Directory, Entry, Link, Listed};
+use fs::pseudo::{Content, Directory, Entry, EntryNode, Link, Listed, Part};
 use fs::{Identity, Location, NodeKind};
 
 use super::descriptors::Descriptors;
 use super::directory::parse_number;
 use super::{counters, number, status};
-use crate::process::{Process, Thread, table};
+use crate::process::access::Observer;
+use crate::process::thread::Resources;
+use crate::process::{Capability, Process, Thread, table};
 
 /// Whom a directory is about: a process, or one thread of it.
 #[derive(Clone)]
@@ -61,17 +63,30 @@ impl Subject {
         }
     }
 
-    /// Gives an entry the owner that the subject acts for.
-    fn own(&self, entry: Entry) -> Entry {
-        match self.thread() {
-            Ok(thread) => {
-                let credentials = thread.credentials();
-                entry.owned_by(credentials.user.effective, credentials.group.effective)
-            }
-            Err(_) => entry,
+    /// Gives an entry the owner that the subject acts for. What not everybody may read belongs to the
+    /// superuser when the subject cannot be dumped.
+    pub(super) fn own(&self, entry: Entry) -> Entry {
+        let Ok(thread) = self.thread() else { return entry };
+        let Resources { space, credentials, .. } = thread.resources();
+        let is_public_directory = matches!(entry.node, EntryNode::Directory(_))
+            && entry.permissions.mode == PUBLIC_DIRECTORY;
+        if is_public_directory || space.is_dumpable() {
+            entry.owned_by(credentials.user.effective, credentials.group.effective)
+        } else {
+            entry
         }
     }
+
+    /// What the subject works with, if who accesses its files may look into it. `EACCES` if not,
+    /// `ESRCH` when it has ended.
+    pub(super) fn look_into(&self, identity: &Identity) -> Result<Resources, Errno> {
+        let thread = self.thread()?;
+        Observer::of_file(identity).look_into(&thread).map_err(|_| Errno::EACCES)
+    }
 }
+
+/// Mode of directories that everybody may read.
+const PUBLIC_DIRECTORY: u32 = 0o555;
 
 /// The entry of a process or thread in its parent directory.
 pub(super) fn entry(subject: Subject) -> Entry {
@@ -85,36 +100,46 @@ struct Home {
     subject: Subject,
 }
 
+/// Makes the part of a text that begins at a cursor.
+type MakePart = fn(&Resources, u64) -> Result<Part, Errno>;
+
 /// What a name in the directory is.
 #[derive(Clone, Copy)]
 enum Item {
+    /// For everybody whom the mode lets in.
     Text(fn(&Subject) -> Result<Vec<u8>, Errno>, u32),
-    Place(fn(&Thread) -> Option<Location>),
-    Descriptors { is_information: bool },
+    /// For everybody, but some fields are only for those who may look into the subject.
+    PartlyPrivate(fn(&Subject, bool) -> Result<Vec<u8>, Errno>),
+    /// Only for those who may look into the subject.
+    Private(MakePart, u32),
+    Place(fn(&Process, &Resources) -> Option<Location>),
+    Descriptors {
+        is_information: bool,
+    },
     Tasks,
     KillPreference,
     Name,
 }
 
 const ITEMS: &[(&str, Item)] = &[
-    ("auxv", Item::Text(status::no_text, 0o400)),
+    ("auxv", Item::Private(|_, _| Ok(Part { text: Vec::new(), next: None }), 0o400)),
     ("cgroup", Item::Text(status::control_group, 0o444)),
     ("cmdline", Item::Text(status::command_line, 0o444)),
     ("comm", Item::Name),
-    ("cwd", Item::Place(|thread| Some(thread.directory().current()))),
-    ("environ", Item::Text(status::environment, 0o400)),
-    ("exe", Item::Place(|thread| thread.process.executable())),
+    ("cwd", Item::Place(|_, inside| Some(inside.directory.current()))),
+    ("environ", Item::Private(status::environment, 0o400)),
+    ("exe", Item::Place(|process, _| process.executable())),
     ("ferry", Item::Text(counters::calls, 0o444)),
     ("fd", Item::Descriptors { is_information: false }),
     ("fdinfo", Item::Descriptors { is_information: true }),
     ("limits", Item::Text(status::limits, 0o444)),
-    ("maps", Item::Text(status::maps, 0o444)),
+    ("maps", Item::Private(status::maps, 0o444)),
     ("mountinfo", Item::Text(status::mount_information, 0o444)),
     ("mounts", Item::Text(status::mounts, 0o444)),
     ("oom_score", Item::Text(status::kill_score, 0o444)),
     ("oom_score_adj", Item::KillPreference),
-    ("root", Item::Place(|thread| Some(thread.directory().root()))),
-    ("stat", Item::Text(status::stat, 0o444)),
+    ("root", Item::Place(|_, inside| Some(inside.directory.root()))),
+    ("stat", Item::PartlyPrivate(status::stat)),
     ("statm", Item::Text(status::memory_sizes, 0o444)),
     ("status", Item::Text(status::status, 0o444)),
     ("task", Item::Tasks),
@@ -133,16 +158,27 @@ impl Home {
             Item::Text(generate, mode) => {
                 Entry::file(number, Arc::new(move || generate(&subject))).with_mode(mode)
             }
+            Item::PartlyPrivate(generate) => {
+                Entry::file(number, Arc::new(PartlyPrivate { subject, generate }))
+            }
+            Item::Private(make, mode) => {
+                Entry::file(number, Arc::new(Private { subject, make })).with_mode(mode)
+            }
             Item::Place(find) => Entry::link(number, Arc::new(PlaceLink { subject, find })),
             Item::Descriptors { is_information } => {
+                let pid = subject.pid;
                 Entry::directory(number, Arc::new(Descriptors { subject, is_information }))
                     .with_mode(0o500)
+                    .open_to(pid)
             }
             Item::Tasks => Entry::directory(number, Arc::new(Tasks { subject })),
             Item::KillPreference => {
                 Entry::file(number, Arc::new(KillPreference { subject })).with_mode(0o644)
             }
-            Item::Name => Entry::file(number, Arc::new(Name { subject })).with_mode(0o644),
+            Item::Name => {
+                let pid = subject.pid;
+                Entry::file(number, Arc::new(Name { subject })).with_mode(0o644).open_to(pid)
+            }
         };
         self.subject.own(entry)
     }
@@ -225,41 +261,87 @@ impl Directory for Tasks {
 /// `cwd`, `exe`, `root`: a link that leads straight to a place.
 struct PlaceLink {
     subject: Subject,
-    find: fn(&Thread) -> Option<Location>,
+    find: fn(&Process, &Resources) -> Option<Location>,
 }
 
 impl PlaceLink {
-    fn place(&self) -> Result<(Location, Location), Errno> {
-        let thread = self.subject.thread().map_err(|_| Errno::ENOENT)?;
-        let place = (self.find)(&thread).ok_or(Errno::ENOENT)?;
-        Ok((place, thread.directory().root()))
+    fn place(&self, identity: &Identity) -> Result<(Location, Location), Errno> {
+        let gone = |error| if error == Errno::ESRCH { Errno::ENOENT } else { error };
+        let inside = self.subject.look_into(identity).map_err(gone)?;
+        let process = self.subject.process().map_err(gone)?;
+        let place = (self.find)(&process, &inside).ok_or(Errno::ENOENT)?;
+        Ok((place, inside.directory.root()))
     }
 }
 
 impl Link for PlaceLink {
-    fn text(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
-        let (place, root) = self.place()?;
+    fn text(&self, identity: &Identity) -> Result<Vec<u8>, Errno> {
+        let (place, root) = self.place(identity)?;
         Ok(fs::mount::display_path(&place, &root))
     }
 
-    fn follow(&self, _: &Identity) -> Result<LinkTarget, Errno> {
-        Ok(LinkTarget::Place(self.place()?.0))
+    fn follow(&self, identity: &Identity) -> Result<LinkTarget, Errno> {
+        Ok(LinkTarget::Place(self.place(identity)?.0))
     }
 }
 
-/// `comm`: the name, which can be written.
+/// A text for those who may look into the subject, asked when it is opened and again when it is read:
+/// the subject may have executed another program meanwhile, whose text is empty to those who may not.
+struct Private {
+    subject: Subject,
+    make: MakePart,
+}
+
+impl Content for Private {
+    fn admit(&self, opener: &Identity) -> Result<(), Errno> {
+        match self.subject.look_into(opener) {
+            Err(Errno::EACCES) => Err(Errno::EACCES),
+            _ => Ok(()),
+        }
+    }
+
+    fn generate(&self, opener: &Identity) -> Result<Vec<u8>, Errno> {
+        self.part(opener, 0).map(|part| part.text)
+    }
+
+    fn part(&self, opener: &Identity, cursor: u64) -> Result<Part, Errno> {
+        // It may be a zombie, which has nothing to tell.
+        self.subject.process()?;
+        match self.subject.look_into(opener) {
+            Ok(inside) => (self.make)(&inside, cursor),
+            Err(_) => Ok(Part { text: Vec::new(), next: None }),
+        }
+    }
+}
+
+/// A text with fields that only those see who may look into the subject.
+struct PartlyPrivate {
+    subject: Subject,
+    generate: fn(&Subject, bool) -> Result<Vec<u8>, Errno>,
+}
+
+impl Content for PartlyPrivate {
+    fn generate(&self, opener: &Identity) -> Result<Vec<u8>, Errno> {
+        (self.generate)(&self.subject, self.subject.look_into(opener).is_ok())
+    }
+}
+
+/// `comm`: the name, which the process itself can write.
 struct Name {
     subject: Subject,
 }
 
 impl Content for Name {
-    fn generate(&self) -> Result<Vec<u8>, Errno> {
+    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
         let mut name = status::name(&self.subject);
         name.push(b'\n');
         Ok(name)
     }
 
-    fn write(&self, _: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(&self, writer: &Identity, _: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        if writer.process != self.subject.pid {
+            return Err(Errno::EINVAL);
+        }
         let end = bytes.iter().position(|byte| matches!(byte, 0 | b'\n'));
         self.subject.thread()?.set_name(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or(bytes));
         Ok(bytes.len())
@@ -272,20 +354,26 @@ struct KillPreference {
 }
 
 impl Content for KillPreference {
-    fn generate(&self) -> Result<Vec<u8>, Errno> {
+    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
         use core::sync::atomic::Ordering;
         let value = self.subject.process()?.kill_preference.load(Ordering::Relaxed);
         Ok(alloc::format!("{value}\n").into_bytes())
     }
 
-    fn write(&self, _: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(&self, writer: &Identity, _: u64, bytes: &[u8]) -> Result<usize, Errno> {
         use core::sync::atomic::Ordering;
         let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
         let value: i32 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
         if !(-1000..=1000).contains(&value) {
             return Err(Errno::EINVAL);
         }
-        self.subject.process()?.kill_preference.store(value, Ordering::Relaxed);
+        let process = self.subject.process()?;
+        if writer.is_capable(Capability::Resource) {
+            process.least_kill_preference.store(value, Ordering::Relaxed);
+        } else if value < process.least_kill_preference.load(Ordering::Relaxed) {
+            return Err(Errno::EACCES);
+        }
+        process.kill_preference.store(value, Ordering::Relaxed);
         Ok(bytes.len())
     }
 }

@@ -1,14 +1,24 @@
-//! `/proc/sys`: settings that programs look at, and the two names that can be changed.
+//! `/proc/sys`: settings that programs look at and change.
+//!
+//! A row of a table is a name and what makes its entry: a fact, a limit that something here obeys
+//! (`limit`), or a number that is checked and kept for those who look at it, and means nothing (`kept!`).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::process::NAME_LENGTH;
+use base::sync::{Mutex, rank};
+use fs::Identity;
+use fs::notify::LIMITS;
 use fs::pseudo::{Content, Entry};
 
+use hal::PAGE_SIZE;
+
 use super::directory::{Fixed, MakeEntry};
-use super::{Text, number, put};
+use super::{Text, network, number, put, sysvipc};
+use crate::core_loop;
 use crate::process::credentials::LAST_CAPABILITY;
 use crate::process::file_table::DESCRIPTOR_LIMIT;
 use crate::process::ids::PID_LIMIT;
@@ -27,7 +37,8 @@ fn fact(number: u64, text: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> Entr
     )
 }
 
-fn value(number: u64, value: u64) -> Entry {
+/// A setting that is a number and cannot be changed.
+pub(super) fn value(number: u64, value: u64) -> Entry {
     fact(number, move || {
         let mut text = Text::default();
         put!(text, "{value}");
@@ -42,13 +53,13 @@ struct Name {
 }
 
 impl Content for Name {
-    fn generate(&self) -> Result<Vec<u8>, Errno> {
+    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
         let mut name = (self.get)();
         name.push(b'\n');
         Ok(name)
     }
 
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(&self, _: &Identity, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         if offset == 0 {
             let end = bytes.iter().position(|byte| matches!(byte, 0 | b'\n'));
             let name = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
@@ -62,8 +73,111 @@ fn name(number: u64, get: fn() -> Vec<u8>, set: fn(&[u8])) -> Entry {
     Entry::file(number, Arc::new(Name { get, set })).with_mode(0o644)
 }
 
-fn directory(number: u64, place: u64, names: &'static [(&'static str, MakeEntry)]) -> Entry {
-    let first_number = number::SETTINGS + place * 0x20;
+/// A number that can be written within bounds.
+struct Number {
+    value: &'static AtomicU64,
+    least: i64,
+    most: i64,
+    /// Makes the number that is kept of the one that is written.
+    adjust: fn(u64) -> u64,
+}
+
+/// The number that a text begins with, in decimal, octal (`0`) or hexadecimal (`0x`); `EINVAL` when there
+/// is none, or something other than a blank follows.
+fn parse(bytes: &[u8]) -> Result<i64, Errno> {
+    let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+    let text = text.trim_matches([' ', '\t', '\n', '\0']);
+    let word = text.split([' ', '\t', '\n']).next().unwrap_or_default();
+    let (digits, is_negative) = word.strip_prefix('-').map_or((word, false), |rest| (rest, true));
+    let parsed = if let Some(digits) = digits.strip_prefix("0x") {
+        i64::from_str_radix(digits, 16)
+    } else if digits.len() > 1 && digits.starts_with('0') {
+        i64::from_str_radix(digits, 8)
+    } else {
+        digits.parse()
+    };
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let number = parsed.ok().filter(|_| is_plain).ok_or(Errno::EINVAL)?;
+    Ok(if is_negative { -number } else { number })
+}
+
+impl Content for Number {
+    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
+        let mut text = Text::default();
+        put!(text, "{}\n", self.value.load(Ordering::Relaxed).cast_signed());
+        Ok(text.0)
+    }
+
+    fn write(&self, _: &Identity, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        // As on Linux, only a write at the beginning sets anything.
+        if offset == 0 {
+            let number = parse(bytes)?;
+            if !(self.least..=self.most).contains(&number) {
+                return Err(Errno::EINVAL);
+            }
+            self.value.store((self.adjust)(number.cast_unsigned()), Ordering::Relaxed);
+        }
+        Ok(bytes.len())
+    }
+}
+
+/// A number within bounds that something obeys.
+fn limit(number: u64, value: &'static AtomicU64, least: i64, most: i64) -> Entry {
+    let adjust = |number| number;
+    Entry::file(number, Arc::new(Number { value, least, most, adjust })).with_mode(0o644)
+}
+
+/// A number within bounds that nothing here obeys.
+macro_rules! kept {
+    ($name:literal, $first:expr, $least:expr, $most:expr) => {
+        ($name, |number| {
+            static VALUE: AtomicU64 = AtomicU64::new(($first as i64).cast_unsigned());
+            limit(number, &VALUE, $least, $most)
+        })
+    };
+}
+
+/// A text that can be written and that nothing here obeys.
+struct KeptText {
+    text: &'static Mutex<Option<Vec<u8>>>,
+    first: &'static str,
+}
+
+/// Longest text that is kept.
+const LONGEST_TEXT: usize = 127;
+
+impl Content for KeptText {
+    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
+        let mut text = self.text.lock().clone().unwrap_or_else(|| self.first.as_bytes().to_vec());
+        text.push(b'\n');
+        Ok(text)
+    }
+
+    fn write(&self, _: &Identity, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        if offset == 0 {
+            let line = bytes.split(|byte| matches!(byte, 0 | b'\n')).next().unwrap_or_default();
+            *self.text.lock() = Some(line.get(..LONGEST_TEXT).unwrap_or(line).to_vec());
+        }
+        Ok(bytes.len())
+    }
+}
+
+macro_rules! kept_text {
+    ($name:literal, $first:literal) => {
+        ($name, |number| {
+            static TEXT: Mutex<Option<Vec<u8>>> = Mutex::new(&rank::SETTINGS, None);
+            Entry::file(number, Arc::new(KeptText { text: &TEXT, first: $first })).with_mode(0o644)
+        })
+    };
+}
+
+/// A folder of settings; `place` is its own.
+pub(super) fn directory(
+    number: u64,
+    place: u64,
+    names: &'static [(&'static str, MakeEntry)],
+) -> Entry {
+    let first_number = number::SETTINGS + place * 0x100;
     Entry::directory(number, Arc::new(Fixed { first_number, names }))
 }
 
@@ -74,30 +188,110 @@ pub(super) fn root() -> Fixed {
         names: &[
             ("fs", |number| directory(number, 1, FILES)),
             ("kernel", |number| directory(number, 2, KERNEL)),
+            ("net", |number| directory(number, 9, network::SETTINGS)),
             ("vm", |number| directory(number, 4, MEMORY)),
         ],
     }
 }
 
+const INT: i64 = i32::MAX as i64;
+const UNSIGNED: i64 = u32::MAX as i64;
+
 const FILES: &[(&str, MakeEntry)] = &[
+    kept!("aio-max-nr", 65536, 0, i64::MAX),
+    ("aio-nr", |number| value(number, 0)),
+    ("dentry-state", |number| fact(number, || b"0\t0\t45\t0\t0\t0".to_vec())),
+    kept!("dir-notify-enable", 1, 0, 1),
     ("file-max", |number| value(number, i64::MAX.unsigned_abs())),
+    ("file-nr", |number| {
+        fact(number, || {
+            let mut text = Text::default();
+            put!(text, "{}\t0\t{}", fs::file::open_count(), i64::MAX);
+            text.0
+        })
+    }),
+    ("inode-nr", |number| fact(number, || b"0\t0".to_vec())),
+    ("inode-state", |number| fact(number, || b"0\t0\t0\t0\t0\t0\t0".to_vec())),
+    ("inotify", |number| directory(number, 10, INOTIFY)),
+    kept!("lease-break-time", 45, 0, INT),
+    kept!("leases-enable", 1, 0, 1),
+    kept!("mount-max", 100_000, 1, UNSIGNED),
+    ("mqueue", |number| directory(number, 5, sysvipc::MESSAGE_QUEUES)),
     ("nr_open", |number| value(number, DESCRIPTOR_LIMIT)),
-    ("pipe-max-size", |number| value(number, 1 << 20)),
+    kept!("overflowgid", 65534, 0, 65535),
+    kept!("overflowuid", 65534, 0, 65535),
+    ("pipe-max-size", |number| {
+        let (least, most) = (0, 1 << 31);
+        let adjust = |size: u64| size.max(PAGE_SIZE as u64).next_power_of_two();
+        let content = Number { value: &fs::pipe::MAX_SIZE, least, most, adjust };
+        Entry::file(number, Arc::new(content)).with_mode(0o644)
+    }),
+    ("pipe-user-pages-hard", |number| value(number, 0)),
+    ("pipe-user-pages-soft", |number| value(number, u64::from(fs::pipe::USER_PAGES_SOFT))),
+    kept!("protected_fifos", 0, 0, 2),
+    // Links to files of others are always restricted: see `fs::tree::link`.
+    ("protected_hardlinks", |number| value(number, 1)),
+    kept!("protected_regular", 0, 0, 2),
+    kept!("protected_symlinks", 0, 0, 1),
+    kept!("suid_dumpable", 0, 0, 2),
+];
+
+const INOTIFY: &[(&str, MakeEntry)] = &[
+    ("max_queued_events", |number| limit(number, &LIMITS.queued_events, 0, INT)),
+    ("max_user_instances", |number| limit(number, &LIMITS.instances, 0, INT)),
+    ("max_user_watches", |number| limit(number, &LIMITS.watches, 0, INT)),
 ];
 
 const KERNEL: &[(&str, MakeEntry)] = &[
+    ("cad_pid", |number| value(number, 1)),
     ("cap_last_cap", |number| value(number, u64::from(LAST_CAPABILITY))),
+    kept_text!("core_pattern", "core"),
+    kept!("core_pipe_limit", 0, 0, UNSIGNED),
+    kept!("core_uses_pid", 0, 0, 1),
+    kept!("dmesg_restrict", 0, 0, 1),
     ("domainname", |number| name(number, system::domain_name, system::set_domain_name)),
     ("hostname", |number| name(number, system::host_name, system::set_host_name)),
+    kept!("kptr_restrict", 0, 0, 2),
+    ("msg_next_id", sysvipc::msg_next_id),
+    ("msgmax", sysvipc::msgmax),
+    ("msgmnb", sysvipc::msgmnb),
+    ("msgmni", sysvipc::msgmni),
+    kept!("modules_disabled", 0, 0, 1),
     ("ngroups_max", |number| value(number, 65536)),
+    kept!("numa_balancing", 0, 0, 2),
     ("osrelease", |number| fact(number, || system::RELEASE.as_bytes().to_vec())),
     ("ostype", |number| fact(number, || system::SYSTEM.as_bytes().to_vec())),
-    ("overflowgid", |number| value(number, 65534)),
-    ("overflowuid", |number| value(number, 65534)),
+    kept!("overflowgid", 65534, 0, 65535),
+    kept!("overflowuid", 65534, 0, 65535),
+    kept!("panic", 0, -INT - 1, INT),
+    kept!("panic_on_oops", 0, 0, INT),
+    ("pending_calls_per_user", |number| {
+        value(number, u64::from(core_loop::PENDING_CALLS_OF_A_USER))
+    }),
+    kept!("perf_event_max_sample_rate", 100_000, 1, INT),
+    kept!("perf_event_paranoid", 2, -1, INT),
     ("pid_max", |number| value(number, u64::from(PID_LIMIT.unsigned_abs()))),
+    kept_text!("printk", "4\t4\t1\t7"),
+    kept!("printk_ratelimit", 5, 0, INT),
+    kept!("printk_ratelimit_burst", 10, 0, INT),
     ("random", |number| directory(number, 3, RANDOM)),
-    ("randomize_va_space", |number| value(number, 2)),
+    kept!("randomize_va_space", 2, 0, 2),
+    kept!("sched_autogroup_enabled", 0, 0, 1),
+    kept!("sched_child_runs_first", 0, 0, 1),
+    kept!("sched_rr_timeslice_ms", 100, -INT - 1, INT),
+    kept!("sched_rt_period_us", 1_000_000, 1, INT),
+    kept!("sched_rt_runtime_us", 950_000, -1, INT),
+    ("sem", sysvipc::sem),
+    ("sem_next_id", sysvipc::sem_next_id),
+    ("shm_next_id", sysvipc::shm_next_id),
+    ("shm_rmid_forced", |number| value(number, 0)),
+    ("shmall", sysvipc::shmall),
+    ("shmmax", sysvipc::shmmax),
+    ("shmmni", sysvipc::shmmni),
+    kept!("sysrq", 0, 0, 511),
+    kept!("tainted", 0, 0, i64::MAX),
     ("threads-max", |number| value(number, table::thread_limit() as u64)),
+    kept!("unprivileged_bpf_disabled", 2, 0, 2),
     ("version", |number| fact(number, || system::VERSION.as_bytes().to_vec())),
 ];
 
@@ -105,12 +299,54 @@ const RANDOM: &[(&str, MakeEntry)] = &[
     ("boot_id", |number| fact(number, || system::boot_id().to_vec())),
     ("entropy_avail", |number| value(number, 256)),
     ("poolsize", |number| value(number, 256)),
+    kept!("urandom_min_reseed_secs", 60, 0, INT),
     ("uuid", |number| fact(number, || system::random_uuid().to_vec())),
+    kept!("write_wakeup_threshold", 256, 0, INT),
 ];
 
 const MEMORY: &[(&str, MakeEntry)] = &[
+    kept!("admin_reserve_kbytes", 8192, 0, i64::MAX),
+    kept!("dirty_background_bytes", 0, 0, i64::MAX),
+    kept!("dirty_background_ratio", 10, 0, 100),
+    kept!("dirty_bytes", 0, 0, i64::MAX),
+    kept!("dirty_expire_centisecs", 3000, 0, INT),
+    kept!("dirty_ratio", 20, 0, 100),
+    kept!("dirty_writeback_centisecs", 500, 0, INT),
+    kept!("drop_caches", 0, 1, 4),
+    kept!("hugetlb_shm_group", 0, 0, UNSIGNED),
+    kept!("laptop_mode", 0, 0, INT),
+    kept!("legacy_va_layout", 0, 0, 1),
     ("max_map_count", |number| value(number, crate::memory::MOST_AREAS as u64)),
+    kept!("min_free_kbytes", 4096, 0, INT),
     ("mmap_min_addr", |number| value(number, 65536)),
-    ("overcommit_memory", |number| value(number, 1)),
-    ("swappiness", |number| value(number, 0)),
+    ("nr_hugepages", |number| value(number, 0)),
+    ("nr_overcommit_hugepages", |number| value(number, 0)),
+    kept!("oom_dump_tasks", 1, 0, 1),
+    kept!("oom_kill_allocating_task", 0, 0, 1),
+    kept!("overcommit_kbytes", 0, 0, i64::MAX),
+    kept!("overcommit_memory", 1, 0, 2),
+    kept!("overcommit_ratio", 50, 0, INT),
+    kept!("page-cluster", 3, 0, 31),
+    kept!("panic_on_oom", 0, 0, 2),
+    kept!("stat_interval", 1, 0, INT),
+    kept!("swappiness", 60, 0, 200),
+    kept!("user_reserve_kbytes", 131_072, 0, i64::MAX),
+    kept!("vfs_cache_pressure", 100, 0, INT),
+    kept!("zone_reclaim_mode", 0, 0, 7),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_linux_reads_them() {
+        assert_eq!(parse(b" 12\n"), Ok(12));
+        assert_eq!(parse(b"-1"), Ok(-1));
+        assert_eq!(parse(b"0x1f 7"), Ok(31));
+        assert_eq!(parse(b"010"), Ok(8));
+        for wrong in [b"".as_slice(), b"x", b"1x", b"--1", b"+1", b"\xff"] {
+            assert_eq!(parse(wrong), Err(Errno::EINVAL), "{wrong:?}");
+        }
+    }
+}

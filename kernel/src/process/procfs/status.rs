@@ -9,13 +9,15 @@ use core::task::{Context, Poll, Waker};
 
 use abi::Errno;
 use abi::process::{RLIM_INFINITY, RLIMIT_COUNT, TICKS_PER_SECOND};
+use fs::pseudo::Part;
 use hal::PAGE_SIZE;
 
 use super::process::Subject;
 use super::{Text, put};
 use crate::boot;
-use crate::memory::UserMemory;
+use crate::memory::{AddressSpace, UserMemory};
 use crate::process::process::UsageSum;
+use crate::process::thread::Resources;
 use crate::process::{Process, Resource, Thread, session};
 
 type Generated = Result<Vec<u8>, Errno>;
@@ -26,11 +28,6 @@ const KIB_PER_PAGE: u64 = PAGE_SIZE as u64 / 1024;
 const STRINGS_LIMIT: u64 = 1 << 20;
 /// `PF_FORKNOEXEC`, the one flag in the ninth field that is kept.
 const FORKED_WITHOUT_EXEC: u32 = 0x40;
-
-/// What a file whose text is not kept reads as.
-pub(super) fn no_text(subject: &Subject) -> Generated {
-    subject.process().map(|_| Vec::new())
-}
 
 pub(super) fn control_group(subject: &Subject) -> Generated {
     subject.process().map(|_| b"0::/\n".to_vec())
@@ -74,13 +71,13 @@ fn state(process: &Process, thread: Option<&Arc<Thread>>) -> (char, &'static str
 }
 
 /// Reads the caller's view of another's memory, as far as it is there at once.
-fn read_memory(thread: &Thread, range: core::ops::Range<u64>) -> Vec<u8> {
+fn read_memory(space: &Arc<AddressSpace>, range: core::ops::Range<u64>) -> Vec<u8> {
     let length = range.end.saturating_sub(range.start).min(STRINGS_LIMIT);
     let Ok(length) = usize::try_from(length) else { return Vec::new() };
     if length == 0 {
         return Vec::new();
     }
-    let memory = UserMemory::new(thread.space());
+    let memory = UserMemory::new(space.clone());
     let mut reading = pin!(memory.read_vector(range.start, length));
     match reading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(bytes)) => bytes,
@@ -91,22 +88,21 @@ fn read_memory(thread: &Thread, range: core::ops::Range<u64>) -> Vec<u8> {
 pub(super) fn command_line(subject: &Subject) -> Generated {
     subject.process()?;
     Ok(subject.thread().map_or(Vec::new(), |thread| {
-        let range = thread.space().regions().arguments;
-        read_memory(&thread, range)
+        let space = thread.space();
+        read_memory(&space, space.regions().arguments)
     }))
 }
 
-pub(super) fn environment(subject: &Subject) -> Generated {
-    subject.process()?;
-    Ok(subject.thread().map_or(Vec::new(), |thread| {
-        let range = thread.space().regions().environment;
-        read_memory(&thread, range)
-    }))
+pub(super) fn environment(inside: &Resources, _: u64) -> Result<Part, Errno> {
+    let text = read_memory(&inside.space, inside.space.regions().environment);
+    Ok(Part { text, next: None })
 }
 
-pub(super) fn maps(subject: &Subject) -> Generated {
-    subject.process()?;
-    Ok(subject.thread().map_or(Vec::new(), |thread| thread.space().maps()))
+/// A part of `maps`.
+pub(super) fn maps(inside: &Resources, cursor: u64) -> Result<Part, Errno> {
+    let mut text = Vec::new();
+    let next = inside.space.maps(cursor, &mut text)?;
+    Ok(Part { text, next })
 }
 
 pub(super) fn memory_sizes(subject: &Subject) -> Generated {
@@ -133,7 +129,8 @@ fn usage(subject: &Subject, process: &Process) -> UsageSum {
     }
 }
 
-pub(super) fn stat(subject: &Subject) -> Generated {
+/// `shows_addresses`: the reader may look into the process, so it learns where its parts lie.
+pub(super) fn stat(subject: &Subject, shows_addresses: bool) -> Generated {
     let process = subject.process()?;
     let thread = subject.thread().ok();
     let mut text = Text::default();
@@ -163,18 +160,23 @@ pub(super) fn stat(subject: &Subject) -> Generated {
     let priority = if real_time > 0 { -1 - real_time } else { 20 + nice };
     let start_ns = thread.as_ref().map_or(process.start_ns, |thread| thread.start_ns);
     put!(text, "{priority} {nice} {} 0 {} ", process.thread_count(), start_ns / NS_PER_TICK);
-    memory_fields(&mut text, &process, thread.as_ref());
+    memory_fields(&mut text, &process, thread.as_ref(), shows_addresses);
     signal_fields(&mut text, &process, thread.as_ref());
     let exit_signal = process.exit_signal.load(Ordering::Relaxed);
     let core = thread.as_ref().map_or(0, |thread| thread.core.load(Ordering::Relaxed));
     let policy = thread.as_ref().map_or(0, |thread| thread.schedule.policy());
     put!(text, "0 0 0 {exit_signal} {core} {real_time} {policy} 0 0 0 ");
-    last_fields(&mut text, &process, thread.as_ref());
+    last_fields(&mut text, &process, thread.as_ref().filter(|_| shows_addresses));
     Ok(text.0)
 }
 
 /// Fields 23 to 30: sizes and where the program lies.
-fn memory_fields(text: &mut Text, process: &Process, thread: Option<&Arc<Thread>>) {
+fn memory_fields(
+    text: &mut Text,
+    process: &Process,
+    thread: Option<&Arc<Thread>>,
+    shows_addresses: bool,
+) {
     let limit = process.limits.soft(Resource::Resident);
     let Some(thread) = thread else {
         put!(*text, "0 0 {limit} 0 0 0 0 0 ");
@@ -182,15 +184,13 @@ fn memory_fields(text: &mut Text, process: &Process, thread: Option<&Arc<Thread>
     };
     let space = thread.space();
     let (counters, regions) = (space.counters(), space.regions());
-    put!(
-        *text,
-        "{} {} {limit} {} {} {} 0 0 ",
-        counters.total * PAGE_SIZE as u64,
-        counters.resident,
-        regions.code.start,
-        regions.code.end,
-        regions.stack_start
-    );
+    put!(*text, "{} {} {limit} ", counters.total * PAGE_SIZE as u64, counters.resident);
+    let code = regions.code;
+    match shows_addresses {
+        true => put!(*text, "{} {} {} 0 0 ", code.start, code.end, regions.stack_start),
+        // That there is a program is no secret.
+        false => put!(*text, "1 1 0 0 0 "),
+    }
 }
 
 /// Fields 31 to 34: signals, of which only the first 31 fit.
@@ -421,7 +421,9 @@ pub(super) fn mount_information(subject: &Subject) -> Generated {
     for mount in fs::mount::list(&root) {
         let major = abi::fs::device_major(mount.device);
         let minor = abi::fs::device_minor(mount.device);
-        put!(text, "{} {} {major}:{minor} / ", mount.id, mount.parent);
+        put!(text, "{} {} {major}:{minor} ", mount.id, mount.parent);
+        escaped(&mut text, &mount.root);
+        text.bytes(b" ");
         escaped(&mut text, &mount.path);
         put!(text, " {} - {} ", mount.options, mount.type_name);
         escaped(&mut text, mount.source.as_bytes());

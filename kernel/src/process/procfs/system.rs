@@ -53,7 +53,85 @@ pub(super) fn processors() -> Generated {
 }
 
 pub(super) fn file_systems() -> Generated {
-    Ok(b"nodev\ttmpfs\nnodev\tproc\nnodev\tdevtmpfs\nnodev\tdevpts\n".to_vec())
+    let mut text = Text::default();
+    for name in ["sysfs", "tmpfs", "proc", "devtmpfs", "devpts", "mqueue", "ramfs"] {
+        put!(text, "nodev\t{name}\n");
+    }
+    Ok(text.0)
+}
+
+/// What there is none of.
+pub(super) fn nothing() -> Generated {
+    Ok(Vec::new())
+}
+
+pub(super) fn control_groups() -> Generated {
+    Ok(b"#subsys_name\thierarchy\tnum_cgroups\tenabled\n".to_vec())
+}
+
+pub(super) fn partitions() -> Generated {
+    Ok(b"major minor  #blocks  name\n\n".to_vec())
+}
+
+pub(super) fn swaps() -> Generated {
+    Ok(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n".to_vec())
+}
+
+/// The drivers by major number.
+pub(super) fn devices() -> Generated {
+    let characters = [(1, "mem"), (5, "/dev/tty"), (5, "/dev/console"), (5, "/dev/ptmx")];
+    let mut text = Text::default();
+    put!(text, "Character devices:\n");
+    for (major, name) in characters.into_iter().chain([(128, "ptm"), (136, "pts")]) {
+        put!(text, "{major:3} {name}\n");
+    }
+    put!(text, "\nBlock devices:\n");
+    Ok(text.0)
+}
+
+/// Advisory locks of all files.
+pub(super) fn locks() -> Generated {
+    let mut text = Text::default();
+    for (number, line) in (1..).zip(fs::lock::list()) {
+        let kind = if line.is_shared { "READ " } else { "WRITE" };
+        let (major, minor) =
+            (abi::fs::device_major(line.inode.device), abi::fs::device_minor(line.inode.device));
+        put!(text, "{number}: {:6} ADVISORY  {kind} {} ", line.class, line.process);
+        put!(text, "{major:02x}:{minor:02x}:{} {} ", line.inode.number, line.start);
+        match line.last {
+            Some(last) => put!(text, "{last}\n"),
+            None => put!(text, "EOF\n"),
+        }
+    }
+    Ok(text.0)
+}
+
+/// The counters of memory that are kept; the rest are zero.
+pub(super) fn memory_counters() -> Generated {
+    let mut text = Text::default();
+    let frames = frame_counts();
+    let shared = fs::tmpfs::page_count();
+    let used = (frames.total - frames.free) as u64;
+    let counters = [
+        ("nr_free_pages", frames.free as u64),
+        ("nr_anon_pages", used.saturating_sub(shared)),
+        ("nr_mapped", 0),
+        ("nr_file_pages", shared),
+        ("nr_dirty", 0),
+        ("nr_writeback", 0),
+        ("nr_shmem", shared),
+        ("pgpgin", 0),
+        ("pgpgout", 0),
+        ("pswpin", 0),
+        ("pswpout", 0),
+        ("pgfault", 0),
+        ("pgmajfault", 0),
+        ("oom_kill", 0),
+    ];
+    for (name, count) in counters {
+        put!(text, "{name} {count}\n");
+    }
+    Ok(text.0)
 }
 
 /// Interrupts are not counted; the heading says which cores there are.
@@ -92,22 +170,30 @@ pub(super) fn memory() -> Generated {
     let frames = frame_counts();
     let (total, free) = (frames.total as u64 * KIB_PER_PAGE, frames.free as u64 * KIB_PER_PAGE);
     let available = crate::memory::available_frames() as u64 * KIB_PER_PAGE;
+    let shared = fs::tmpfs::page_count() * KIB_PER_PAGE;
+    let own = total.saturating_sub(free).saturating_sub(shared);
     let lines = [
         ("MemTotal", total),
         ("MemFree", free),
         ("MemAvailable", available.min(free)),
         ("Buffers", 0),
-        ("Cached", 0),
+        ("Cached", shared),
         ("SwapCached", 0),
-        ("Active", 0),
-        ("Inactive", 0),
+        ("Active", own),
+        ("Inactive", shared),
+        ("Active(anon)", own),
+        ("Inactive(anon)", shared),
+        ("Active(file)", 0),
+        ("Inactive(file)", 0),
+        ("Unevictable", 0),
+        ("Mlocked", 0),
         ("SwapTotal", 0),
         ("SwapFree", 0),
         ("Dirty", 0),
         ("Writeback", 0),
-        ("AnonPages", total.saturating_sub(free)),
+        ("AnonPages", own),
         ("Mapped", 0),
-        ("Shmem", 0),
+        ("Shmem", shared),
         ("Slab", 0),
         ("SReclaimable", 0),
         ("SUnreclaim", 0),
@@ -116,8 +202,7 @@ pub(super) fn memory() -> Generated {
         ("Committed_AS", total.saturating_sub(free)),
     ];
     for (name, kib) in lines {
-        let label_width = 15 - name.len();
-        put!(text, "{name}:{:>1$} kB\n", kib, label_width + 9);
+        put!(text, "{name}:{kib:>0$} kB\n", 24_usize.saturating_sub(name.len() + 1).max(1));
     }
     Ok(text.0)
 }

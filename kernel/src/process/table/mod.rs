@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use base::heap::tree;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use base::sync::{Mutex, MutexGuard, Once, rank};
@@ -215,7 +216,7 @@ impl Tree {
         number.keep();
         let user = thread.credentials().user.real;
         thread.counted_user.store(user, Ordering::Relaxed);
-        *self.threads_of_user.entry(user).or_insert(0) += 1;
+        *tree::get_or_insert(&mut self.threads_of_user, user, || 0) += 1;
         self.thread_count += 1;
         if let Some(slot) = self.slot_mut(thread.tid().0) {
             slot.thread = Some(thread.clone());
@@ -403,6 +404,12 @@ pub fn thread(tid: Tid) -> Option<Arc<Thread>> {
     lock().slot(tid.0)?.thread.clone()
 }
 
+/// As [`thread`]; for process 1, which has no threads, the one that stands for it.
+pub fn thread_or_init(tid: Tid) -> Option<Arc<Thread>> {
+    let found = thread(tid);
+    if found.is_none() && tid == INIT.leader() { super::first::stand_in() } else { found }
+}
+
 /// The process of this number, zombies included.
 pub fn process(pid: Pid) -> Option<Arc<Process>> {
     lock().process(pid).cloned()
@@ -464,5 +471,5 @@ pub(super) fn count_for_user(thread: &Thread, user: u32) {
     let mut tree = lock();
     let old = thread.counted_user.swap(user, Ordering::Relaxed);
     tree.uncount_user(old);
-    *tree.threads_of_user.entry(user).or_insert(0) += 1;
+    *tree::get_or_insert(&mut tree.threads_of_user, user, || 0) += 1;
 }

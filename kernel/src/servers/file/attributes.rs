@@ -1,18 +1,17 @@
 //! Changing attributes and sizes: chmod, chown, utimes, truncate, fallocate.
 
 use abi::Errno;
+use abi::fs::notify::Events;
 use abi::fs::*;
 use abi::signal::Signal;
+use base::task;
 use fs::tree::{self, NewTime};
-use fs::{Identity, Location, NodeKind, Timestamp};
+use fs::{Identity, Location, NodeKind, Timestamp, notify};
 
 use super::change::is_regular;
 use super::support::{raise, resolve, resolve_or_itself, usable};
 use crate::call::{Call, SysResult};
 use crate::process::Resource;
-
-/// Bytes of the name of an extended attribute, with the zero at its end.
-const EXTENDED_NAME_LIMIT: usize = 256;
 
 pub async fn chmod(call: &Call) -> SysResult {
     let (location, identity) = resolve(call, AT_FDCWD, 0, true).await?;
@@ -191,10 +190,9 @@ fn check_limit(call: &Call, old_size: u64, size: u64) -> Result<(), Errno> {
 pub async fn truncate(call: &Call) -> SysResult {
     let size = new_size(call, 1)?;
     let (location, identity) = resolve(call, AT_FDCWD, 0, true).await?;
-    if location.inode.kind() == NodeKind::Regular {
-        check_limit(call, location.inode.metadata().size, size)?;
-    }
-    tree::truncate(&location, &identity, size)?;
+    tree::check_truncate(&location, &identity)?;
+    check_limit(call, location.inode.metadata().size, size)?;
+    tree::resize(&location.inode, &identity, size)?;
     Ok(0)
 }
 
@@ -209,7 +207,7 @@ pub fn ftruncate(call: &Call) -> SysResult {
     Ok(0)
 }
 
-pub fn fallocate(call: &Call) -> SysResult {
+pub async fn fallocate(call: &Call) -> SysResult {
     let file = usable(call, 0)?;
     let (offset, length) = (call.argument(2) as i64, call.argument(3) as i64);
     if offset < 0 || length <= 0 {
@@ -235,7 +233,17 @@ pub fn fallocate(call: &Call) -> SysResult {
     if !flags.contains(AllocateFlags::KEEP_SIZE) {
         check_limit(call, file.inode().metadata().size, end)?;
     }
-    file.inode().allocate(flags, offset, length)?;
+    let mut at = offset;
+    while at < end {
+        at += file.inode().allocate(flags, at, end - at)?;
+        if at < end {
+            task::yield_now().await;
+            if call.thread.is_killed() {
+                return Err(Errno::EINTR);
+            }
+        }
+    }
+    notify::event(file.inode(), Events::MODIFY);
     Ok(0)
 }
 
@@ -252,27 +260,15 @@ pub fn fadvise64(call: &Call) -> SysResult {
     Ok(0)
 }
 
-/// Extended attributes: no file has any, and none can be given. Looking for one answers as Linux does
-/// for a file system that has none, after the errors of the path.
-pub async fn extended(call: &Call, follow: bool, lists: bool) -> SysResult {
-    resolve(call, AT_FDCWD, 0, follow).await?;
-    no_extended(call, lists).await
-}
-
-/// As `extended`, of an open file.
-pub async fn extended_of_file(call: &Call, lists: bool) -> SysResult {
-    usable(call, 0)?;
-    no_extended(call, lists).await
-}
-
-async fn no_extended(call: &Call, lists: bool) -> SysResult {
-    if lists {
-        return Ok(0);
+/// All files are in memory: there is nothing to read ahead.
+pub fn readahead(call: &Call) -> SysResult {
+    let file = usable(call, 0)?;
+    if !file.flags().reads() {
+        return Err(Errno::EBADF);
     }
-    match call.user().read_string(call.argument(1), EXTENDED_NAME_LIMIT).await {
-        Ok(name) if name.is_empty() => Err(Errno::ERANGE),
-        Ok(_) => Err(Errno::EOPNOTSUPP),
-        Err(Errno::ENAMETOOLONG) => Err(Errno::ERANGE),
-        Err(errno) => Err(errno),
+    let has_pages = matches!(file.inode().kind(), NodeKind::Regular | NodeKind::BlockDevice);
+    if !has_pages || i64::try_from(call.argument(2)).is_err() {
+        return Err(Errno::EINVAL);
     }
+    Ok(0)
 }

@@ -6,6 +6,7 @@ use core::task::Poll;
 use abi::Errno;
 use abi::fs::fcntl::*;
 use abi::fs::*;
+use abi::socket::request::{FIOGETOWN, FIOSETOWN, SIOCGPGRP, SIOCSPGRP};
 use abi::terminal::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,8 +15,10 @@ use fs::pipe::PipeEnd;
 use fs::{NodeKind, OpenFile};
 
 use super::descriptor::{duplicate_from, install};
+use super::owner;
 use super::support::usable;
 use crate::call::{Call, SysResult};
+use crate::memory::is_mapped_for_writing;
 use crate::process::{Capability, Interrupted};
 
 /// Commands that work on a mere place (`O_PATH`).
@@ -44,28 +47,10 @@ pub async fn fcntl(call: &Call) -> SysResult {
         F_GETLK | F_OFD_GETLK => get_lock(call, &file, command == F_OFD_GETLK).await,
         F_SETLK | F_SETLKW => set_lock(call, &file, false, command == F_SETLKW).await,
         F_OFD_SETLK | F_OFD_SETLKW => set_lock(call, &file, true, command == F_OFD_SETLKW).await,
-        F_SETOWN => {
-            let id = argument as u32 as i32;
-            let (kind, id) =
-                if id < 0 { (2, id.checked_neg().ok_or(Errno::EINVAL)?) } else { (1, id) };
-            file.set_owner(kind, id);
-            Ok(0)
-        }
-        F_GETOWN => {
-            let (kind, id) = file.owner();
-            Ok(if kind == 2 { -i64::from(id) } else { i64::from(id) } as u64)
-        }
-        F_SETOWN_EX => {
-            let owner: [i32; 2] = call.user().read_value(argument).await?;
-            let [kind @ 0..=2, id] = owner else { return Err(Errno::EINVAL) };
-            file.set_owner(kind, id);
-            Ok(0)
-        }
-        F_GETOWN_EX => {
-            let (kind, id) = file.owner();
-            call.user().write_value(argument, &[kind, id]).await?;
-            Ok(0)
-        }
+        F_SETOWN => owner::set(call, &file, argument as u32 as i32),
+        F_GETOWN => owner::get(&file),
+        F_SETOWN_EX => owner::set_extended(call, &file, argument).await,
+        F_GETOWN_EX => owner::get_extended(call, &file, argument).await,
         F_SETSIG => {
             let signal = i32::try_from(argument).map_err(|_| Errno::EINVAL)?;
             if !(0..=64).contains(&signal) {
@@ -75,16 +60,13 @@ pub async fn fcntl(call: &Call) -> SysResult {
             Ok(0)
         }
         F_GETSIG => Ok(u64::from(file.owner_signal().unsigned_abs())),
+        F_NOTIFY => owner::notify(call, &file, argument as u32),
         // Leases are not granted.
         F_GETLEASE => Ok(F_UNLCK as u64),
         F_SETLEASE => Err(Errno::EAGAIN),
         F_SETPIPE_SZ | F_GETPIPE_SZ => pipe_size(call, &file, command, argument),
         F_ADD_SEALS => {
-            if !file.flags().writes() {
-                return Err(Errno::EPERM);
-            }
-            let seals = u32::try_from(argument).ok().and_then(Seals::from_bits);
-            file.inode().add_seals(seals.ok_or(Errno::EINVAL)?)?;
+            add_seals(&file, argument)?;
             Ok(0)
         }
         F_GET_SEALS => Ok(u64::from(file.inode().seals().ok_or(Errno::EINVAL)?.bits())),
@@ -92,15 +74,22 @@ pub async fn fcntl(call: &Call) -> SysResult {
     }
 }
 
-fn set_flags(call: &Call, file: &OpenFile, argument: u64) -> SysResult {
+fn set_flags(call: &Call, file: &Arc<OpenFile>, argument: u64) -> SysResult {
     let flags = OpenFlags::from_bits_truncate(argument as u32);
     let newly_unseen =
         flags.contains(OpenFlags::NOATIME) && !file.flags().contains(OpenFlags::NOATIME);
     if newly_unseen && !call.thread.identity().owns(file.inode().permissions().user) {
         return Err(Errno::EPERM);
     }
-    file.file().check_flags(flags)?;
+    if flags.contains(OpenFlags::DIRECT) && !file.file().takes_direct() {
+        return Err(Errno::EINVAL);
+    }
+    let signals = flags.contains(OpenFlags::ASYNC);
+    if signals != file.flags().contains(OpenFlags::ASYNC) && file.can_signal() {
+        file.set_signals(call.int(0), signals)?;
+    }
     file.change_flags(fs::file::CHANGEABLE_FLAGS, flags);
+    file.file().flags_changed(flags);
     Ok(0)
 }
 
@@ -112,6 +101,23 @@ fn pipe_size(call: &Call, file: &OpenFile, command: i32, argument: u64) -> SysRe
     }
     let privileged = call.thread.credentials().is_capable(Capability::Resource);
     end.set_capacity(argument & 0xffff_ffff, privileged).map(|size| size as u64)
+}
+
+fn add_seals(file: &OpenFile, argument: u64) -> Result<(), Errno> {
+    if !file.flags().writes() {
+        return Err(Errno::EPERM);
+    }
+    let wanted = u32::try_from(argument).ok().and_then(Seals::from_bits).ok_or(Errno::EINVAL)?;
+    let inode = file.inode();
+    let present = inode.seals().ok_or(Errno::EINVAL)?;
+    if present.contains(Seals::SEAL) {
+        return Err(Errno::EPERM);
+    }
+    let forbids = wanted.contains(Seals::WRITE) && !present.contains(Seals::WRITE);
+    if forbids && is_mapped_for_writing(inode.id()) {
+        return Err(Errno::EBUSY);
+    }
+    inode.add_seals(wanted)
 }
 
 /// The kind of lock that a request names.
@@ -193,8 +199,12 @@ async fn wait_for_lock(
     mut holder: Record,
     attempt: impl Fn() -> Result<(), Record>,
 ) -> SysResult {
+    // Descriptions can be passed on, so nobody knows who waits for whom: no deadlock is looked for.
+    let is_looked_for = matches!(owner, Owner::Process(_));
     loop {
-        lock::wait_for(owner, holder.owner)?;
+        if is_looked_for {
+            lock::wait_for(owner, holder.owner)?;
+        }
         let wait = lock::released().wait_until(|| match attempt() {
             Ok(()) => Some(None),
             // The holder changed, which may be a new deadlock.
@@ -202,7 +212,9 @@ async fn wait_for_lock(
             Err(_) => None,
         });
         let result = call.thread.interruptible(wait).await;
-        lock::stop_waiting(owner);
+        if is_looked_for {
+            lock::stop_waiting(owner);
+        }
         match result {
             Ok(None) => return Ok(0),
             Ok(Some(record)) => holder = record,
@@ -250,16 +262,32 @@ pub async fn ioctl(call: &Call) -> SysResult {
             call.thread.files().set_close_on_exec(call.int(0), request == FIOCLEX)?;
             return Ok(0);
         }
-        FIONBIO | FIOASYNC => {
+        FIONBIO => {
             let on: i32 = user.read_value(argument).await?;
-            let which = if request == FIONBIO { OpenFlags::NONBLOCK } else { OpenFlags::ASYNC };
-            file.change_flags(which, if on != 0 { which } else { OpenFlags::empty() });
+            let flag = if on != 0 { OpenFlags::NONBLOCK } else { OpenFlags::empty() };
+            file.change_flags(OpenFlags::NONBLOCK, flag);
+            return Ok(0);
+        }
+        FIOASYNC => {
+            let on: i32 = user.read_value(argument).await?;
+            if (on != 0) != file.flags().contains(OpenFlags::ASYNC) {
+                file.set_signals(call.int(0), on != 0)?;
+            }
             return Ok(0);
         }
         FIONREAD if file.inode().kind() == NodeKind::Regular => {
             let left = file.inode().metadata().size.saturating_sub(file.position());
             let left = i32::try_from(left).unwrap_or(i32::MAX);
             user.write_value(argument, &left).await?;
+            return Ok(0);
+        }
+        FIOSETOWN | SIOCSPGRP if file.inode().kind() == NodeKind::Socket => {
+            let id: i32 = user.read_value(argument).await?;
+            return owner::set(call, &file, id);
+        }
+        FIOGETOWN | SIOCGPGRP if file.inode().kind() == NodeKind::Socket => {
+            let id = owner::get(&file)? as i32;
+            user.write_value(argument, &id).await?;
             return Ok(0);
         }
         _ => {}

@@ -5,10 +5,11 @@ use abi::fs::{MAX_TRANSFER, OpenFlags, PollEvents};
 use abi::signal::Signal;
 use alloc::vec;
 use base::memory::PAGE_SIZE;
-use fs::file::Transfer;
-use fs::{NodeKind, OpenFile, tree};
+use fs::file::{MAX_FILE_SIZE, Transfer};
+use fs::{NodeKind, OpenFile};
 
-use super::support::{NotReady, raise, ready, usable};
+use super::splice::{pipe_end, to_pipe_from};
+use super::support::{NotReady, Turn, after_write, raise, ready_in_turn, usable};
 use crate::call::{Call, SysResult};
 use crate::process::Resource;
 
@@ -60,15 +61,15 @@ impl Side<'_> {
     }
 }
 
-async fn read_offset(call: &Call, address: u64) -> Result<Option<u64>, Errno> {
+/// The offset that an argument points to, if it does; not checked.
+pub async fn read_offset(call: &Call, address: u64) -> Result<Option<i64>, Errno> {
     if address == 0 {
         return Ok(None);
     }
-    let offset: i64 = call.user().read_value(address).await?;
-    u64::try_from(offset).map(Some).map_err(|_| Errno::EINVAL)
+    call.user().read_value(address).await.map(Some)
 }
 
-async fn write_offset(call: &Call, address: u64, offset: Option<u64>) -> Result<(), Errno> {
+pub async fn write_offset(call: &Call, address: u64, offset: Option<u64>) -> Result<(), Errno> {
     match offset {
         Some(offset) => call.user().write_value(address, &offset).await,
         None => Ok(()),
@@ -84,6 +85,7 @@ pub async fn sendfile(call: &Call) -> SysResult {
     if offset.is_some() && !from_file.file().is_seekable() {
         return Err(Errno::ESPIPE);
     }
+    let offset = offset.map(u64::try_from).transpose().map_err(|_| Errno::EINVAL)?;
     let to_file = usable(call, 0)?;
     if !to_file.flags().writes() {
         return Err(Errno::EBADF);
@@ -92,6 +94,17 @@ pub async fn sendfile(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let count = usize::try_from(call.argument(3)).unwrap_or(usize::MAX).min(MAX_TRANSFER);
+    if let Some(end) = pipe_end(&to_file) {
+        if count == 0 {
+            return Ok(0);
+        }
+        let nonblocking = from_file.is_nonblocking() || to_file.is_nonblocking();
+        let mut moved = offset;
+        let to = (&*to_file, end);
+        let result = to_pipe_from(call, &from_file, &mut moved, to, count, nonblocking).await;
+        write_offset(call, call.argument(2), moved).await?;
+        return result;
+    }
     let mut from = Side { file: &from_file, offset };
     let mut to = Side { file: &to_file, offset: None };
     let result = copy(call, &mut from, &mut to, count).await;
@@ -123,29 +136,54 @@ pub async fn copy_file_range(call: &Call) -> SysResult {
     {
         return Err(Errno::EBADF);
     }
-    let count = usize::try_from(call.argument(4)).unwrap_or(usize::MAX).min(MAX_TRANSFER);
-    let from_start = from_offset.unwrap_or_else(|| from_file.position());
-    let to_start = to_offset.unwrap_or_else(|| to_file.position());
-    if from_file.inode().id() == to_file.inode().id() {
-        let length = count as u64;
-        let overlaps = from_start < to_start.saturating_add(length)
-            && to_start < from_start.saturating_add(length);
-        if overlaps {
-            return Err(Errno::EINVAL);
-        }
+    if from_file.inode().id().device != to_file.inode().id().device {
+        return Err(Errno::EXDEV);
     }
-    let mut from = Side { file: &from_file, offset: from_offset };
-    let mut to = Side { file: &to_file, offset: to_offset };
+    let start = |offset: Option<i64>, file: &OpenFile| {
+        offset.map_or_else(|| file.position(), i64::cast_unsigned)
+    };
+    let (from_start, to_start) = (start(from_offset, &from_file), start(to_offset, &to_file));
+    let wanted = call.argument(4);
+    if [from_start, to_start].into_iter().any(|start| start.checked_add(wanted).is_none()) {
+        return Err(Errno::EOVERFLOW);
+    }
+    let count = wanted.min(from_file.inode().metadata().size.saturating_sub(from_start));
+    let count = if to_start > MAX_FILE_SIZE { count } else { count.min(room_for(call, to_start)?) };
+    let overlaps =
+        from_start < to_start.saturating_add(count) && to_start < from_start.saturating_add(count);
+    if from_file.inode().id() == to_file.inode().id() && overlaps {
+        return Err(Errno::EINVAL);
+    }
+    if [from_start, to_start].into_iter().any(|start| i64::try_from(start).is_err()) {
+        return Err(Errno::EINVAL);
+    }
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_TRANSFER);
+    let mut from = Side { file: &from_file, offset: from_offset.map(|_| from_start) };
+    let mut to = Side { file: &to_file, offset: to_offset.map(|_| to_start) };
     let result = copy(call, &mut from, &mut to, count).await;
     write_offset(call, call.argument(1), from.offset).await?;
     write_offset(call, call.argument(3), to.offset).await?;
     result
 }
 
+/// Bytes that may be written from an offset on. `EFBIG`, and a signal, when there are none.
+fn room_for(call: &Call, start: u64) -> Result<u64, Errno> {
+    let limit = call.process().limits.soft(Resource::FileSize);
+    if start >= limit {
+        raise(call, Signal::SIGXFSZ);
+        return Err(Errno::EFBIG);
+    }
+    match MAX_FILE_SIZE.saturating_sub(start) {
+        0 => Err(Errno::EFBIG),
+        room => Ok(room.min(limit - start)),
+    }
+}
+
 async fn copy(call: &Call, from: &mut Side<'_>, to: &mut Side<'_>, count: usize) -> SysResult {
     let size_limit = call.process().limits.soft(Resource::FileSize);
     let mut buffer = vec![0u8; PART.min(count)];
     let mut done = 0;
+    let mut turn = Turn::new();
     let result = 'copy: loop {
         let wanted = buffer.len().min(count - done);
         if wanted == 0 {
@@ -170,7 +208,8 @@ async fn copy(call: &Call, from: &mut Side<'_>, to: &mut Side<'_>, count: usize)
                     to.advance(part);
                 }
                 Err(Errno::EAGAIN) if !to.file.is_nonblocking() => {
-                    match ready(call, to.file, PollEvents::WRITABLE, None).await {
+                    match ready_in_turn(call, to.file, PollEvents::WRITABLE, None, &mut turn).await
+                    {
                         Ok(()) => {}
                         Err(NotReady::TimedOut | NotReady::Interrupted) => {
                             from.give_back(got - written);
@@ -180,8 +219,10 @@ async fn copy(call: &Call, from: &mut Side<'_>, to: &mut Side<'_>, count: usize)
                 }
                 Err(error) => {
                     from.give_back(got - written);
-                    if error == Errno::EPIPE {
-                        raise(call, Signal::SIGPIPE);
+                    match error {
+                        Errno::EPIPE => raise(call, Signal::SIGPIPE),
+                        Errno::EFBIG if size_limit != u64::MAX => raise(call, Signal::SIGXFSZ),
+                        _ => {}
                     }
                     break 'copy Err(error);
                 }
@@ -193,9 +234,8 @@ async fn copy(call: &Call, from: &mut Side<'_>, to: &mut Side<'_>, count: usize)
             break Ok(());
         }
     };
-    if done > 0 && to.file.inode().kind() == NodeKind::Regular {
-        tree::drop_set_id(to.file.inode(), &call.thread.identity())?;
-    }
+    turn.end(call, to.file, PollEvents::WRITABLE);
+    after_write(&call.thread, to.file, done)?;
     match result {
         Err(error) if done == 0 => Err(error),
         _ => Ok(done as u64),

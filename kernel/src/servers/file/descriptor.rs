@@ -10,6 +10,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::sync::Once;
+use base::wait::{Kind, Target};
 use fs::file::RegularFile;
 use fs::inode::FileSystem;
 use fs::mount::Mount;
@@ -23,7 +24,8 @@ use super::support::{Start, path};
 use crate::call::{Call, SysResult};
 use crate::process::{Interrupted, Resource};
 
-fn descriptor_limit(call: &Call) -> u64 {
+/// One past the largest descriptor that the caller may have.
+pub fn descriptor_limit(call: &Call) -> u64 {
     call.process().limits.soft(Resource::Files)
 }
 
@@ -143,7 +145,9 @@ async fn wait_until_open(call: &Call, file: &OpenFile, flags: OpenFlags) -> Resu
     let mut registrations = Vec::new();
     let wait = poll_fn(|context| {
         registrations.clear();
-        let mut table = PollTable::new(context.waker(), &mut registrations);
+        let target = Target::Waker(context.waker().clone());
+        let wanted = PollEvents::all();
+        let mut table = PollTable::new(Kind::Watcher, wanted, &target, &mut registrations);
         match file.file().finish_open(flags, Some(&mut table)) {
             Ok(false) => Poll::Pending,
             Ok(true) => Poll::Ready(Ok(())),
@@ -270,7 +274,9 @@ pub async fn memfd_create(call: &Call) -> SysResult {
     let flags = call.unsigned(1);
     let known = MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | MFD_EXEC;
     let both = MFD_EXEC | MFD_NOEXEC_SEAL;
-    if flags & !known != 0 || flags & both == both {
+    let is_huge = flags & MFD_HUGETLB != 0;
+    let sizes = if is_huge { MFD_HUGETLB | MFD_HUGE_SIZES } else { 0 };
+    if flags & !(known | sizes) != 0 || flags & both == both {
         return Err(Errno::EINVAL);
     }
     const LONGEST_NAME: usize = NAME_MAX - b"memfd:".len();
@@ -278,6 +284,10 @@ pub async fn memfd_create(call: &Call) -> SysResult {
         Err(Errno::ENAMETOOLONG) => return Err(Errno::EINVAL),
         result => result?,
     };
+    if is_huge {
+        // What a kernel without huge pages answers.
+        return Err(Errno::ENOSYS);
+    }
     let home = MEMORY_FILES.call_once(|| {
         let file_system = TmpFs::new(&Options::default()).ok()?;
         let as_any: Arc<dyn FileSystem> = file_system.clone();

@@ -4,13 +4,18 @@
 //! |---|---|
 //! | `transfer` | read, write and their vectored and positioned kin |
 //! | `copy` | sendfile, copy_file_range |
+//! | `splice` | splice, tee, vmsplice |
 //! | `descriptor` | open, close, dup, pipe, memfd_create |
 //! | `control` | fcntl, flock, ioctl |
 //! | `status` | stat, statx, statfs, access, readlink |
 //! | `change` | mkdir, mknod, link, unlink, rename |
-//! | `attributes` | chmod, chown, utimes, truncate, fallocate, extended attributes |
+//! | `attributes` | chmod, chown, utimes, truncate, fallocate |
+//! | `extended` | setxattr, getxattr, listxattr, removexattr |
 //! | `directory` | getdents, lseek, getcwd, chdir, chroot, umask |
+//! | `owner` | who is told of files by signal: F_SETOWN, F_NOTIFY |
+//! | `notify` | inotify |
 //! | `poll` | poll, select |
+//! | `epoll` | epoll, eventfd |
 //! | `mount` | mount, umount2, sync |
 //!
 //! The file system never waits. Where a call has to, `support::ready` waits for the file's readiness
@@ -22,22 +27,30 @@ mod control;
 mod copy;
 mod descriptor;
 mod directory;
+mod epoll;
+mod extended;
 mod mount;
+mod notify;
+mod owner;
 mod poll;
+mod splice;
 mod status;
-mod support;
+pub(super) mod support;
 mod transfer;
 
 use policy::table::number;
 
 use crate::call::{Call, SysResult};
 use crate::dispatch;
+use extended::Target;
 
-pub use descriptor::{pipe, pipe2};
+pub use descriptor::{descriptor_limit, pipe, pipe2};
 pub use directory::seek_at_once;
 pub use mount::offer;
+pub use owner::tell as tell_owner;
 pub use poll::continue_poll;
 pub use status::status_at_once;
+pub use support::path;
 pub use transfer::{read_at_once, write_at_once};
 
 /// Carries out a call of this class.
@@ -50,6 +63,10 @@ pub async fn serve(call: &Call) -> SysResult {
         number::stat => status::stat(call, true).await,
         number::fstat => status::fstat(call).await,
         number::lstat => status::stat(call, false).await,
+        number::inotify_init => notify::inotify_init(call, 0),
+        number::inotify_init1 => notify::inotify_init(call, call.unsigned(0)),
+        number::inotify_add_watch => notify::inotify_add_watch(call).await,
+        number::inotify_rm_watch => notify::inotify_rm_watch(call),
         number::poll => poll::poll(call).await,
         number::lseek => directory::lseek(call),
         number::ioctl => control::ioctl(call).await,
@@ -64,16 +81,33 @@ pub async fn serve(call: &Call) -> SysResult {
         number::select => poll::select(call).await,
         number::pselect6 => poll::pselect6(call).await,
         number::ppoll => poll::ppoll(call).await,
+        number::epoll_create => epoll::epoll_create(call),
+        number::epoll_create1 => epoll::epoll_create1(call),
+        number::epoll_ctl => epoll::epoll_ctl(call).await,
+        number::epoll_wait => epoll::epoll_wait(call).await,
+        number::epoll_pwait => epoll::epoll_pwait(call).await,
+        number::epoll_pwait2 => epoll::epoll_pwait2(call).await,
+        number::timerfd_create => super::time::timerfd_create(call),
+        number::timerfd_settime => super::time::timerfd_settime(call).await,
+        number::timerfd_gettime => super::time::timerfd_gettime(call).await,
+        number::signalfd => epoll::signalfd(call, 0).await,
+        number::signalfd4 => epoll::signalfd(call, call.unsigned(3)).await,
+        number::eventfd => epoll::eventfd(call, 0),
+        number::eventfd2 => epoll::eventfd(call, call.unsigned(1)),
         number::dup => descriptor::dup(call),
         number::dup2 => descriptor::dup2(call),
         number::dup3 => descriptor::dup3(call),
         number::sendfile => copy::sendfile(call).await,
         number::copy_file_range => copy::copy_file_range(call).await,
+        number::splice => splice::splice(call).await,
+        number::tee => splice::tee(call).await,
+        number::vmsplice => splice::vmsplice(call).await,
         number::fcntl => control::fcntl(call).await,
         number::flock => control::flock(call).await,
         number::fsync | number::fdatasync => mount::fsync(call),
         number::sync => Ok(0),
         number::syncfs => mount::syncfs(call),
+        number::sync_file_range => mount::sync_file_range(call),
         number::access => status::access(call).await,
         number::faccessat => status::faccessat(call, 0).await,
         number::faccessat2 => status::faccessat(call, call.unsigned(3)).await,
@@ -90,8 +124,9 @@ pub async fn serve(call: &Call) -> SysResult {
         number::memfd_create => descriptor::memfd_create(call).await,
         number::truncate => attributes::truncate(call).await,
         number::ftruncate => attributes::ftruncate(call),
-        number::fallocate => attributes::fallocate(call),
+        number::fallocate => attributes::fallocate(call).await,
         number::fadvise64 => attributes::fadvise64(call),
+        number::readahead => attributes::readahead(call),
         number::chmod => attributes::chmod(call).await,
         number::fchmod => attributes::fchmod(call),
         number::fchmodat => attributes::fchmodat(call, 0).await,
@@ -104,18 +139,18 @@ pub async fn serve(call: &Call) -> SysResult {
         number::utimes => attributes::utimes(call).await,
         number::futimesat => attributes::futimesat(call).await,
         number::utimensat => attributes::utimensat(call).await,
-        number::getxattr | number::setxattr | number::removexattr => {
-            attributes::extended(call, true, false).await
-        }
-        number::lgetxattr | number::lsetxattr | number::lremovexattr => {
-            attributes::extended(call, false, false).await
-        }
-        number::fgetxattr | number::fsetxattr | number::fremovexattr => {
-            attributes::extended_of_file(call, false).await
-        }
-        number::listxattr => attributes::extended(call, true, true).await,
-        number::llistxattr => attributes::extended(call, false, true).await,
-        number::flistxattr => attributes::extended_of_file(call, true).await,
+        number::setxattr => extended::set(call, Target::Path).await,
+        number::lsetxattr => extended::set(call, Target::Link).await,
+        number::fsetxattr => extended::set(call, Target::Descriptor).await,
+        number::getxattr => extended::get(call, Target::Path).await,
+        number::lgetxattr => extended::get(call, Target::Link).await,
+        number::fgetxattr => extended::get(call, Target::Descriptor).await,
+        number::listxattr => extended::list(call, Target::Path).await,
+        number::llistxattr => extended::list(call, Target::Link).await,
+        number::flistxattr => extended::list(call, Target::Descriptor).await,
+        number::removexattr => extended::remove(call, Target::Path).await,
+        number::lremovexattr => extended::remove(call, Target::Link).await,
+        number::fremovexattr => extended::remove(call, Target::Descriptor).await,
         number::getdents => directory::getdents(call, false).await,
         number::getdents64 => directory::getdents(call, true).await,
         number::getcwd => directory::getcwd(call).await,

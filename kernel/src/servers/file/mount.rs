@@ -2,7 +2,7 @@
 
 use abi::Errno;
 use abi::fs::mount::*;
-use abi::fs::{AT_FDCWD, PROC_SUPER_MAGIC};
+use abi::fs::{AT_FDCWD, PROC_SUPER_MAGIC, SyncRangeFlags};
 use alloc::string::String;
 use alloc::sync::Arc;
 use base::sync::Once;
@@ -27,11 +27,26 @@ pub fn syncfs(call: &Call) -> SysResult {
     Ok(0)
 }
 
-/// File systems of which there is one, shown wherever they are mounted.
-static SINGLE: [Once<Arc<dyn FileSystem>>; 3] = [Once::new(), Once::new(), Once::new()];
-const SINGLE_NAMES: [&str; 3] = ["proc", "devtmpfs", "devpts"];
+pub fn sync_file_range(call: &Call) -> SysResult {
+    let file = usable(call, 0)?;
+    SyncRangeFlags::from_bits(call.unsigned(3)).ok_or(Errno::EINVAL)?;
+    let (offset, length) = (call.argument(1) as i64, call.argument(2) as i64);
+    let end = offset.checked_add(length).ok_or(Errno::EINVAL)?;
+    if offset < 0 || end < offset {
+        return Err(Errno::EINVAL);
+    }
+    match file.inode().kind() {
+        NodeKind::Regular | NodeKind::Directory | NodeKind::BlockDevice => Ok(0),
+        _ => Err(Errno::ESPIPE),
+    }
+}
 
-/// Says which file system a `mount` of type `proc`, `devtmpfs` or `devpts` shows. Once each, at boot.
+/// File systems of which there is one, shown wherever they are mounted.
+const SINGLE_NAMES: [&str; 5] = ["proc", "devtmpfs", "devpts", "mqueue", "sysfs"];
+static SINGLE: [Once<Arc<dyn FileSystem>>; SINGLE_NAMES.len()] =
+    [const { Once::new() }; SINGLE_NAMES.len()];
+
+/// Says which file system a `mount` of type `proc`, `devtmpfs`, `devpts` or `mqueue` shows. Once each, at boot.
 pub fn offer(file_system: Arc<dyn FileSystem>) {
     let name = file_system.type_name();
     let slot = SINGLE_NAMES.iter().position(|single| *single == name);
@@ -66,6 +81,10 @@ pub async fn mount(call: &Call) -> SysResult {
     call.thread.credentials().require(Capability::Administer)?;
     if flags & MS_REMOUNT != 0 {
         return remount(&at, flags, &data);
+    }
+    let names_its_source = flags & (MS_BIND | MS_MOVE) != 0;
+    if names_its_source && flags & MS_REMOUNT == 0 && source.is_empty() {
+        return Err(Errno::EINVAL);
     }
     if flags & MS_BIND != 0 {
         let start = super::support::Start::new(call, AT_FDCWD, source.as_bytes())?;

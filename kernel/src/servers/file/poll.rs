@@ -1,27 +1,31 @@
 //! Waiting for several files: poll, ppoll, select, pselect6.
 //!
 //! A first look registers nowhere: most calls find something. Only a call that waits enters the wait
-//! queues of its files, and looks again after that.
+//! queues of its files, once, and looks again after that. A wake-up says which file it is from, and
+//! only such files are looked at again.
 
 use core::future::poll_fn;
 use core::pin::pin;
-use core::task::Poll;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::{Poll, Waker};
 
 use abi::Errno;
 use abi::fs::{PollEvents, PollFd};
 use abi::signal::SignalSet;
 use abi::time::{Timespec, Timeval};
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
+use base::sync::{Mutex, rank};
 use base::time::{self, with_deadline};
+use base::wait::{Kind, Registration, Target, Watcher};
 use fs::OpenFile;
 use fs::poll::PollTable;
 use zerocopy::IntoBytes;
 
 use crate::call::{Call, SysResult};
-use crate::process::{Interrupted, Resource};
+use crate::process::{Interrupted, Resource, Thread};
 use crate::signal::{RestartBlock, with_mask};
 
 /// One file that is waited for.
@@ -32,12 +36,67 @@ struct Watched {
 }
 
 impl Watched {
-    fn look(&mut self, table: Option<&mut PollTable<'_>>) -> bool {
+    fn look(&mut self, caller: &Thread, table: Option<&mut PollTable<'_>>) -> bool {
         self.found = match &self.file {
-            Some(file) => file.file().poll(self.wanted, table) & (self.wanted | PollEvents::ALWAYS),
+            Some(file) => {
+                let wanted = self.wanted | PollEvents::ALWAYS;
+                file.file().poll_for(caller, self.wanted, table) & wanted
+            }
             None => PollEvents::NVAL,
         };
         !self.found.is_empty()
+    }
+}
+
+/// What the files of one wait have told. The token of a file is its index.
+struct Told {
+    /// One bit for each file.
+    bits: Box<[AtomicU64]>,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Told {
+    fn new(files: usize) -> Arc<Told> {
+        let bits = (0..files.div_ceil(WORD_BITS)).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Told { bits, waker: Mutex::new(&rank::WATCHER, None) })
+    }
+
+    /// Whoever tells sets a bit first and looks for the waker then.
+    fn set_waker(&self, waker: &Waker) {
+        let mut present = self.waker.lock();
+        if !present.as_ref().is_some_and(|present| present.will_wake(waker)) {
+            let former = present.replace(waker.clone());
+            drop(present);
+            drop(former);
+        }
+    }
+
+    /// Calls `each` with the index of every file that told something since the last time.
+    fn take(&self, mut each: impl FnMut(usize)) {
+        for (word, bits) in self.bits.iter().enumerate() {
+            if bits.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut left = bits.swap(0, Ordering::AcqRel);
+            while left != 0 {
+                each(word * WORD_BITS + left.trailing_zeros() as usize);
+                left &= left - 1;
+            }
+        }
+    }
+}
+
+impl Watcher for Told {
+    fn notify(&self, token: u64, _events: PollEvents) -> bool {
+        let index = usize::try_from(token).unwrap_or(usize::MAX);
+        if let Some(bits) = self.bits.get(index / WORD_BITS) {
+            bits.fetch_or(1 << (index % WORD_BITS), Ordering::AcqRel);
+            let waker = self.waker.lock().clone();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+        true
     }
 }
 
@@ -49,21 +108,48 @@ enum Waited {
     Interrupted,
 }
 
+/// Registers with all files; whether one of them has something. From the first that has, the rest are
+/// only looked at.
+fn register_all(
+    watched: &mut [Watched],
+    caller: &Thread,
+    told: &Arc<Told>,
+    registrations: &mut Vec<Registration>,
+) -> bool {
+    let weak: Weak<dyn Watcher> = Arc::<Told>::downgrade(told);
+    let mut is_any = false;
+    for (watch, token) in watched.iter_mut().zip(0..) {
+        let target = Target::Watcher(weak.clone(), token);
+        let mut table = PollTable::new(Kind::Watcher, watch.wanted, &target, registrations);
+        is_any |= watch.look(caller, (!is_any).then_some(&mut table));
+    }
+    is_any
+}
+
 async fn wait(call: &Call, watched: &mut [Watched], deadline_ns: Option<u64>) -> Waited {
+    let caller: &Thread = &call.thread;
     let mut is_any = false;
     for watch in watched.iter_mut() {
-        is_any |= watch.look(None);
+        is_any |= watch.look(caller, None);
     }
     if is_any || deadline_ns.is_some_and(|deadline_ns| deadline_ns <= time::now_ns()) {
         return Waited::Done;
     }
+    let told = Told::new(watched.len());
     let mut registrations = Vec::new();
+    let mut is_registered = false;
     let look = poll_fn(|context| {
-        registrations.clear();
+        told.set_waker(context.waker());
         let mut is_any = false;
-        for watch in watched.iter_mut() {
-            let mut table = PollTable::new(context.waker(), &mut registrations);
-            is_any |= watch.look(Some(&mut table));
+        if is_registered {
+            told.take(|index| {
+                if let Some(watch) = watched.get_mut(index) {
+                    is_any |= watch.look(caller, None);
+                }
+            });
+        } else {
+            is_registered = true;
+            is_any = register_all(watched, caller, &told, &mut registrations);
         }
         if is_any { Poll::Ready(()) } else { Poll::Pending }
     });
@@ -140,7 +226,7 @@ pub async fn continue_poll(
 }
 
 /// A signal mask of `ppoll` and `pselect6`.
-async fn read_mask(call: &Call, address: u64, size: u64) -> Result<Option<SignalSet>, Errno> {
+pub async fn read_mask(call: &Call, address: u64, size: u64) -> Result<Option<SignalSet>, Errno> {
     if address == 0 {
         return Ok(None);
     }
@@ -152,7 +238,7 @@ async fn read_mask(call: &Call, address: u64, size: u64) -> Result<Option<Signal
 }
 
 /// The end of a wait whose length is in a `struct timespec`; none for a null address.
-async fn read_timeout(call: &Call, address: u64) -> Result<Option<u64>, Errno> {
+pub async fn read_timeout(call: &Call, address: u64) -> Result<Option<u64>, Errno> {
     if address == 0 {
         return Ok(None);
     }

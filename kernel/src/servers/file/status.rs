@@ -182,7 +182,7 @@ async fn read_link(call: &Call, directory: i32, index: usize) -> SysResult {
         return Err(if is_itself { Errno::ENOENT } else { Errno::EINVAL });
     }
     let text = location.inode.read_link(&identity)?;
-    location.inode.note_access();
+    location.note_access();
     let text = text.get(..size).unwrap_or(&text);
     call.user().write_bytes(call.argument(index + 1), text).await?;
     Ok(text.len() as u64)

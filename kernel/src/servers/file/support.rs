@@ -10,12 +10,13 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::time;
+use base::wait::{Kind, Registration, Target};
 use fs::poll::PollTable;
 use fs::walk::{self, Lookup};
-use fs::{Identity, Location, OpenFile};
+use fs::{Identity, Location, NodeKind, OpenFile, tree};
 
 use crate::call::Call;
-use crate::process::Interrupted;
+use crate::process::{Interrupted, Thread};
 use crate::signal::{self, SignalInfo};
 
 /// The path at the address in argument `index`.
@@ -81,7 +82,7 @@ pub async fn resolve(
     Ok((location, start.identity))
 }
 
-/// As `resolve`; with `may_be_empty` an empty path (or none) stands for the descriptor itself.
+/// As `resolve`; with `may_be_empty` an empty path stands for the descriptor itself.
 pub async fn resolve_or_itself(
     call: &Call,
     directory: i32,
@@ -89,11 +90,7 @@ pub async fn resolve_or_itself(
     follow: bool,
     may_be_empty: bool,
 ) -> Result<(Location, Identity), Errno> {
-    let path = if may_be_empty && call.argument(index) == 0 {
-        Vec::new()
-    } else {
-        path(call, index).await?
-    };
+    let path = path(call, index).await?;
     if path.is_empty() && may_be_empty {
         let location = if directory == AT_FDCWD {
             call.thread.directory().current()
@@ -121,19 +118,73 @@ pub enum NotReady {
     Interrupted,
 }
 
-/// Waits until one of the events is there, no longer than until a deadline of `base::time`.
-pub async fn ready(
+/// Places in the queues of a file, for one who waits to take something: of several only one is woken
+/// for what only one can take. Kept over several attempts of one call. Whoever was told and does not
+/// take all that is there passes it on.
+pub struct Turn {
+    places: Vec<Registration>,
+    /// We were told in place of somebody else.
+    owes: bool,
+}
+
+impl Turn {
+    /// No place yet.
+    pub const fn new() -> Turn {
+        Turn { places: Vec::new(), owes: false }
+    }
+
+    /// Notes which places told us something, knowing that we look again.
+    fn take_note(&mut self) {
+        for place in &mut self.places {
+            if place.was_told() {
+                self.owes = true;
+                place.settle();
+            }
+        }
+    }
+
+    /// Leaves after an attempt: if there is more, the next is told.
+    pub fn end(mut self, call: &Call, file: &OpenFile, events: PollEvents) {
+        if self.places.is_empty() {
+            return;
+        }
+        self.take_note();
+        self.owes &= !file.file().poll_for(&**call.thread, events, None).is_empty();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let owes = self.owes;
+        // Places that are dropped without a word pass on what they were told just now.
+        self.places.drain(..).filter(|_| owes).for_each(Registration::pass_on);
+    }
+}
+
+/// Waits until one of the events is there, no longer than until a deadline of `base::time`, in the
+/// order in which callers came. Called again with the same `turn`, after an attempt that found
+/// nothing, it waits for the next change, whatever `File::poll` says.
+pub async fn ready_in_turn(
     call: &Call,
     file: &OpenFile,
     events: PollEvents,
     deadline_ns: Option<u64>,
+    turn: &mut Turn,
 ) -> Result<(), NotReady> {
-    let mut registrations = Vec::new();
+    let caller: &Thread = &call.thread;
     let wait = poll_fn(|context| {
-        registrations.clear();
-        let mut table = PollTable::new(context.waker(), &mut registrations);
-        let there = file.file().poll(events, Some(&mut table));
-        if there.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        let is_first = turn.places.is_empty();
+        if !is_first {
+            if turn.places.iter().all(|place| place.still_waits(context.waker())) {
+                return Poll::Pending;
+            }
+            turn.take_note();
+            turn.places.clear();
+        }
+        let target = Target::Waker(context.waker().clone());
+        let mut table = PollTable::new(Kind::Taker, events, &target, &mut turn.places);
+        let there = file.file().poll_for(caller, events, Some(&mut table));
+        if is_first && there.is_empty() { Poll::Pending } else { Poll::Ready(()) }
     });
     // On the heap, as whatever waits is: the futures of all calls stay small.
     let wait = Box::pin(call.thread.interruptible(time::with_deadline(wait, deadline_ns)));
@@ -144,8 +195,26 @@ pub async fn ready(
     }
 }
 
+/// As `ready_in_turn`, for one who has tried only once.
+pub async fn ready(
+    call: &Call,
+    file: &OpenFile,
+    events: PollEvents,
+    deadline_ns: Option<u64>,
+) -> Result<(), NotReady> {
+    ready_in_turn(call, file, events, deadline_ns, &mut Turn::new()).await
+}
+
 /// Sends a signal that the call itself causes (`SIGPIPE`, `SIGXFSZ`).
 pub fn raise(call: &Call, signal: Signal) {
     // A full queue of pending signals loses it, as on Linux.
     let _ = signal::send_to_thread(&call.thread, SignalInfo::kernel(signal));
+}
+
+/// Who writes to a program takes its set-user-ID and set-group-ID bits away.
+pub fn after_write(thread: &Thread, file: &OpenFile, count: usize) -> Result<(), Errno> {
+    if count > 0 && file.inode().kind() == NodeKind::Regular {
+        tree::drop_set_id(file.inode(), &thread.identity())?;
+    }
+    Ok(())
 }

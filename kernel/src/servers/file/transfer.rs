@@ -7,16 +7,19 @@
 use abi::Errno;
 use abi::fs::{OpenFlags, PIPE_BUF, PollEvents, TransferFlags};
 use abi::signal::Signal;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec;
 use base::io::{Sink, Source};
-use base::time;
+use base::{task, time};
 use fs::file::Transfer;
-use fs::{NodeKind, OpenFile, tree};
+use fs::{NodeKind, OpenFile};
 
-use super::support::{NotReady, raise, ready};
+use super::support::{NotReady, Turn, after_write, raise, ready_in_turn};
 use crate::call::{Call, SysResult};
 use crate::memory::{AddressSpace, ShortRange, UserSink, UserSource};
-use crate::process::{Resource, Thread};
+use crate::process::{Interrupted, Resource, Thread};
+use crate::servers::network;
 
 /// Where a transfer takes place.
 #[derive(Clone, Copy)]
@@ -59,8 +62,12 @@ pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6])
     let file = thread.file(descriptor as i32).ok()?;
     check_reads(&file).ok()?;
     file.admit(thread, false).ok()?;
-    let transfer = Transfer { nonblocking: file.is_nonblocking(), ..Transfer::PLAIN };
-    let count = file.read(&mut sink, transfer).ok()?;
+    let nonblocking = file.is_nonblocking();
+    let transfer = Transfer { caller: Some(thread), nonblocking, ..Transfer::PLAIN };
+    let count = match file.read(&mut sink, transfer) {
+        Ok(count) => count,
+        Err(error) => return network::told_once(&file, error),
+    };
     // Nothing at all because a page is missing: the long way brings it in.
     if sink.is_stopped() && count == 0 { None } else { Some(count as u64) }
 }
@@ -80,10 +87,12 @@ pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]
     check_writes(&file).ok()?;
     let (behaviour, kind) = (file.file(), file.inode().kind());
     if behaviour.is_generated() || !(behaviour.is_seekable() || kind == NodeKind::Fifo) {
-        return None;
+        let is_socket = kind == NodeKind::Socket;
+        return if is_socket { network::write_at_once(thread, &file, &mut source) } else { None };
     }
     let size_limit = thread.process.limits.soft(Resource::FileSize);
-    let transfer = Transfer { nonblocking: file.is_nonblocking(), size_limit, ..Transfer::PLAIN };
+    let nonblocking = file.is_nonblocking();
+    let transfer = Transfer { caller: Some(thread), nonblocking, size_limit, ..Transfer::PLAIN };
     let count = file.write(&mut source, transfer).ok()?;
     if count == 0 && source.is_stopped() {
         return None;
@@ -182,18 +191,29 @@ fn check_seekable(file: &OpenFile) -> Result<(), Errno> {
     }
 }
 
+/// Sockets wait in their own ways, and their messages may be more than bytes.
+fn is_socket(file: &OpenFile) -> bool {
+    file.inode().kind() == NodeKind::Socket
+}
+
 /// The result of a transfer that moved `done` bytes before an error.
 fn partly(done: usize, error: Errno) -> SysResult {
     if done > 0 { Ok(done as u64) } else { Err(error) }
 }
 
-async fn read_from(call: &Call, file: &OpenFile, mut sink: UserSink, spot: Spot) -> SysResult {
+async fn read_from(call: &Call, file: &Arc<OpenFile>, sink: UserSink, spot: Spot) -> SysResult {
     let nonblocking = file.is_nonblocking() || spot.flags.contains(TransferFlags::NOWAIT);
-    let mut transfer = Transfer { nonblocking, ..Transfer::PLAIN };
+    if is_socket(file) && spot.offset.is_none() {
+        return Box::pin(network::read_from(call, file.clone(), sink, nonblocking)).await;
+    }
+    let mut sink = sink.in_pieces(piece_of(file));
+    let caller: &Thread = &call.thread;
+    let mut transfer = Transfer { caller: Some(caller), nonblocking, ..Transfer::PLAIN };
+    let mut turn = Turn::new();
     let mut done = 0;
-    loop {
-        if let Err(error) = file.admit(&**call.thread, false) {
-            return partly(done, error);
+    let result = loop {
+        if let Err(error) = file.admit(caller, false) {
+            break partly(done, error);
         }
         let result = match spot.offset {
             None => file.read(&mut sink, transfer),
@@ -202,30 +222,49 @@ async fn read_from(call: &Call, file: &OpenFile, mut sink: UserSink, spot: Spot)
         match result {
             Ok(count) => {
                 done += count;
+                if sink.next_piece() {
+                    if breathe(call, file).await.is_err() {
+                        break Ok(done as u64);
+                    }
+                    continue;
+                }
                 if !sink.is_stopped() || sink.remaining() == 0 {
-                    return Ok(done as u64);
+                    break Ok(done as u64);
                 }
                 if let Err(error) = sink.fault_in_next().await {
-                    return partly(done, error);
+                    break partly(done, error);
+                }
+            }
+            // A part of a long text was made that is not the one wanted.
+            Err(Errno::EAGAIN) if file.file().is_generated() => {
+                if breathe(call, file).await.is_err() {
+                    break partly(done, Errno::ERESTARTSYS);
                 }
             }
             Err(Errno::EAGAIN) if done == 0 && !nonblocking => {
                 let deadline_ns =
                     file.file().read_timeout_ns().map(|ns| time::now_ns().saturating_add(ns));
-                match ready(call, file, PollEvents::READABLE, deadline_ns).await {
+                match ready_in_turn(call, file, PollEvents::READABLE, deadline_ns, &mut turn).await
+                {
                     Ok(()) => {}
                     Err(NotReady::TimedOut) => transfer.expired = true,
-                    Err(NotReady::Interrupted) => return Err(Errno::ERESTARTSYS),
+                    Err(NotReady::Interrupted) => break Err(Errno::ERESTARTSYS),
                 }
             }
-            Err(error) => return partly(done, error),
+            Err(error) => break partly(done, error),
         }
-    }
+    };
+    turn.end(call, file, PollEvents::READABLE);
+    result
 }
 
-async fn write_to(call: &Call, file: &OpenFile, source: UserSource, spot: Spot) -> SysResult {
-    let mut source = source;
+async fn write_to(call: &Call, file: &Arc<OpenFile>, source: UserSource, spot: Spot) -> SysResult {
+    if is_socket(file) && spot.offset.is_none() {
+        let nonblocking = file.is_nonblocking() || spot.flags.contains(TransferFlags::NOWAIT);
+        return Box::pin(network::write_to(call, file.clone(), source, nonblocking)).await;
+    }
     let length = source.remaining();
+    let mut source = source.in_pieces(piece_of(file));
     let is_stream = !file.file().is_seekable();
     if !is_stream || length > PIPE_BUF || length == 0 {
         return write_all(call, file, &mut Supply::User(&mut source), spot).await;
@@ -249,7 +288,7 @@ enum Supply<'a> {
     Gathered(&'a [u8]),
 }
 
-impl Supply<'_> {
+impl<'a> Supply<'a> {
     fn source(&mut self) -> &mut dyn Source {
         match self {
             Supply::User(source) => *source,
@@ -257,9 +296,31 @@ impl Supply<'_> {
         }
     }
 
+    /// What was gathered, as it is before an attempt.
+    fn mark(&self) -> Option<&'a [u8]> {
+        match self {
+            Supply::User(_) => None,
+            Supply::Gathered(bytes) => Some(bytes),
+        }
+    }
+
+    /// Nothing has been taken of what was gathered.
+    fn go_back(&mut self, mark: Option<&'a [u8]>) {
+        if let (Supply::Gathered(bytes), Some(mark)) = (self, mark) {
+            *bytes = mark;
+        }
+    }
+
     fn is_stopped(&self) -> bool {
         match self {
             Supply::User(source) => source.is_stopped(),
+            Supply::Gathered(_) => false,
+        }
+    }
+
+    fn next_piece(&mut self) -> bool {
+        match self {
+            Supply::User(source) => source.next_piece(),
             Supply::Gathered(_) => false,
         }
     }
@@ -273,15 +334,30 @@ impl Supply<'_> {
 }
 
 async fn write_all(call: &Call, file: &OpenFile, supply: &mut Supply<'_>, spot: Spot) -> SysResult {
+    let mut turn = Turn::new();
+    let result = write_in_turn(call, file, supply, spot, &mut turn).await;
+    turn.end(call, file, PollEvents::WRITABLE);
+    result
+}
+
+async fn write_in_turn(
+    call: &Call,
+    file: &OpenFile,
+    supply: &mut Supply<'_>,
+    spot: Spot,
+    turn: &mut Turn,
+) -> SysResult {
     let nonblocking = file.is_nonblocking() || spot.flags.contains(TransferFlags::NOWAIT);
     let is_stream = !file.file().is_seekable();
     let size_limit = call.process().limits.soft(Resource::FileSize);
-    let transfer = Transfer { nonblocking, size_limit, ..Transfer::PLAIN };
+    let caller: &Thread = &call.thread;
+    let transfer = Transfer { caller: Some(caller), nonblocking, size_limit, ..Transfer::PLAIN };
     let mut done = 0;
     loop {
-        if let Err(error) = file.admit(&**call.thread, true) {
+        if let Err(error) = file.admit(caller, true) {
             return partly(done, error);
         }
+        let mark = supply.mark();
         match write_once(file, supply.source(), spot, done, transfer) {
             // A stream that takes nothing and does not say why must not be asked for ever.
             Ok(0) if is_stream && supply.source().remaining() > 0 && !supply.is_stopped() => {
@@ -289,6 +365,12 @@ async fn write_all(call: &Call, file: &OpenFile, supply: &mut Supply<'_>, spot: 
             }
             Ok(count) => {
                 done += count;
+                if supply.next_piece() {
+                    if breathe(call, file).await.is_err() {
+                        break;
+                    }
+                    continue;
+                }
                 if supply.source().remaining() == 0 {
                     break;
                 }
@@ -301,7 +383,8 @@ async fn write_all(call: &Call, file: &OpenFile, supply: &mut Supply<'_>, spot: 
                 }
             }
             Err(Errno::EAGAIN) if !nonblocking => {
-                match ready(call, file, PollEvents::WRITABLE, None).await {
+                supply.go_back(mark);
+                match ready_in_turn(call, file, PollEvents::WRITABLE, None, turn).await {
                     Ok(()) => {}
                     Err(_) => return partly(done, Errno::ERESTARTSYS),
                 }
@@ -322,12 +405,18 @@ async fn write_all(call: &Call, file: &OpenFile, supply: &mut Supply<'_>, spot: 
     Ok(done as u64)
 }
 
-/// Who writes to a program takes its set-user-ID and set-group-ID bits away.
-fn after_write(thread: &Thread, file: &OpenFile, count: usize) -> Result<(), Errno> {
-    if count > 0 && file.inode().kind() == NodeKind::Regular {
-        tree::drop_set_id(file.inode(), &thread.identity())?;
-    }
-    Ok(())
+/// Bytes that a call moves before it gives the core to others. Devices may have to make theirs.
+fn piece_of(file: &OpenFile) -> u64 {
+    if file.inode().kind() == NodeKind::CharacterDevice { 64 << 10 } else { 1 << 20 }
+}
+
+/// Gives the core to others between two pieces of a long transfer. An error when it is to end early: the
+/// caller is killed, or has a signal and what it reads or writes is a device.
+async fn breathe(call: &Call, file: &OpenFile) -> Result<(), Interrupted> {
+    task::yield_now().await;
+    let is_device = file.inode().kind() == NodeKind::CharacterDevice;
+    let must_end = call.thread.is_killed() || (is_device && call.thread.has_attention());
+    if must_end { Err(Interrupted) } else { Ok(()) }
 }
 
 fn write_once(
@@ -337,16 +426,13 @@ fn write_once(
     done: usize,
     transfer: Transfer,
 ) -> Result<usize, Errno> {
-    let appends = spot.flags.contains(TransferFlags::APPEND);
+    let appends = spot.flags.contains(TransferFlags::APPEND)
+        || (file.flags().contains(OpenFlags::APPEND)
+            && !spot.flags.contains(TransferFlags::NOAPPEND));
     match spot.offset {
-        None if !appends => file.write(source, transfer),
-        None => file.file().append(source, transfer).map(|(_, count)| count),
+        None => file.write_as(source, transfer, appends),
         Some(offset) => {
-            let offset = offset.saturating_add(done as u64);
-            let append = appends
-                || (file.flags().contains(OpenFlags::APPEND)
-                    && !spot.flags.contains(TransferFlags::NOAPPEND));
-            file.write_at(offset, source, transfer, append)
+            file.write_at(offset.saturating_add(done as u64), source, transfer, appends)
         }
     }
 }

@@ -84,7 +84,9 @@ pub(super) async fn capset(call: &Call) -> SysResult {
     } else {
         sets.inheritable | sets.permitted
     };
-    if inheritable & !limit != 0 || permitted & !sets.permitted != 0 || effective & !permitted != 0
+    if inheritable & !(limit & (sets.inheritable | sets.bounding)) != 0
+        || permitted & !sets.permitted != 0
+        || effective & !permitted != 0
     {
         return Err(Errno::EPERM);
     }

@@ -3,15 +3,12 @@
 use abi::Errno;
 use abi::process::prctl::*;
 use abi::signal::Signal;
-use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use crate::call::{Call, SysResult};
-use crate::process::Thread;
 use crate::process::credentials::{
     ALL_CAPABILITIES, Capability, Credentials, LAST_CAPABILITY, secure_bits,
 };
-use crate::process::process::DUMPABLE;
 use crate::process::thread::NAME_SIZE;
 
 /// `PR_CAP_AMBIENT` operations.
@@ -27,18 +24,6 @@ const TIMING_STATISTICAL: u64 = 0;
 const VMA_ANONYMOUS_NAME: u64 = 0;
 /// Asks for the personality without setting it.
 const PERSONALITY_QUERY: u32 = u32::MAX;
-
-/// Whether the caller may see the inner state of another process: the same user in every way, or
-/// privileged.
-pub(super) fn may_inspect(call: &Call, target: &Arc<Thread>) -> Result<(), Errno> {
-    let own = call.thread.credentials();
-    let is_dumpable = target.process.dumpable.load(Ordering::Relaxed) == DUMPABLE;
-    if own.may_trace(&target.credentials()) && (is_dumpable || own.is_capable(Capability::Trace)) {
-        Ok(())
-    } else {
-        Err(Errno::EPERM)
-    }
-}
 
 /// `prctl(operation, ...)`
 pub(super) async fn prctl(call: &Call) -> SysResult {
@@ -64,9 +49,9 @@ pub(super) async fn prctl(call: &Call) -> SysResult {
             let number = thread.parent_death_signal.load(Ordering::Relaxed);
             call.user().write_value(argument, &number).await?;
         }
-        PR_GET_DUMPABLE => return Ok(u64::from(process.dumpable.load(Ordering::Relaxed))),
+        PR_GET_DUMPABLE => return Ok(u64::from(thread.space().is_dumpable())),
         PR_SET_DUMPABLE => match u32::try_from(argument) {
-            Ok(value @ (0 | 1)) => process.dumpable.store(value, Ordering::Relaxed),
+            Ok(value @ (0 | 1)) => thread.space().set_dumpable(value == 1),
             _ => return Err(Errno::EINVAL),
         },
         PR_GET_KEEPCAPS | PR_SET_KEEPCAPS | PR_GET_SECUREBITS | PR_SET_SECUREBITS
@@ -74,7 +59,7 @@ pub(super) async fn prctl(call: &Call) -> SysResult {
         | PR_GET_NO_NEW_PRIVS => return privileges(call, argument, rest),
         PR_SET_TIMERSLACK => {
             let slack_ns = match argument.cast_signed() {
-                ..=0 => crate::process::first::DEFAULT_TIMER_SLACK_NS,
+                ..=0 => thread.first_timer_slack_ns,
                 _ => argument,
             };
             thread.timer_slack_ns.store(slack_ns, Ordering::Relaxed);

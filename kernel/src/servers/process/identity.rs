@@ -9,7 +9,6 @@ use policy::table::number;
 use crate::call::{Call, SysResult};
 use crate::process::Capability;
 use crate::process::credentials::{Credentials, IdSet};
-use crate::process::process::NOT_DUMPABLE;
 
 /// Leaves an id as it is.
 const KEEP: u32 = u32::MAX;
@@ -43,12 +42,8 @@ async fn write_ids(call: &Call, ids: &IdSet) -> SysResult {
 
 /// Puts changed credentials in force.
 fn commit(call: &Call, old: &Credentials, new: Credentials) {
-    if old.user.effective != new.user.effective
-        || old.user.file != new.user.file
-        || old.group.effective != new.group.effective
-        || old.group.file != new.group.file
-    {
-        call.process().dumpable.store(NOT_DUMPABLE, Ordering::Relaxed);
+    if old.hides_from(&new) {
+        call.thread.space().set_dumpable(false);
         call.thread.parent_death_signal.store(0, Ordering::Relaxed);
     }
     call.thread.set_credentials(new);

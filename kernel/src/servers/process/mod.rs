@@ -1,10 +1,14 @@
 //! Calls of class process: life, identity, limits, scheduling, control of processes and threads.
 
+mod attributes;
 mod capabilities;
+mod compare;
 mod control;
 mod groups;
 mod identity;
+mod io_priority;
 mod limits;
+mod pidfd;
 mod schedule;
 mod wait;
 
@@ -15,6 +19,8 @@ use abi::process::{
     ARCH_GET_CPUID, ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_CPUID, ARCH_SET_FS, ARCH_SET_GS,
     CLONE_FILES, CLONE_FS, CLONE_NAMESPACES, CLONE_SYSVSEM,
 };
+pub use pidfd::pidfd_send_signal;
+
 use alloc::sync::Arc;
 use base::user::UserContext;
 use hal::{Contract, Machine, UserContext as _};
@@ -23,6 +29,7 @@ use policy::table::number;
 use crate::call::{Call, SysResult};
 use crate::dispatch;
 use crate::posted::trampoline;
+use crate::process::access::Observer;
 use crate::process::{Tid, exec, exit, fork, table};
 
 /// Carries out a call of this class that may run on any core.
@@ -36,6 +43,8 @@ pub async fn serve(call: &Call) -> SysResult {
         number::get_robust_list => get_robust_list(call).await,
         number::wait4 => wait::wait4(call).await,
         number::waitid => wait::waitid(call).await,
+        number::pidfd_open => pidfd::pidfd_open(call),
+        number::pidfd_getfd => pidfd::pidfd_getfd(call),
         number::getpgrp => Ok(call.process().group().to_value()),
         number::getpgid => groups::getpgid(call),
         number::setpgid => groups::setpgid(call),
@@ -66,6 +75,11 @@ pub async fn serve(call: &Call) -> SysResult {
         number::prctl => control::prctl(call).await,
         number::personality => control::personality(call),
         number::unshare => unshare(call),
+        number::kcmp => compare::kcmp(call),
+        number::ioprio_get => io_priority::ioprio_get(call),
+        number::ioprio_set => io_priority::ioprio_set(call),
+        number::sched_setattr => attributes::set(call).await,
+        number::sched_getattr => attributes::get(call).await,
         _ => schedule::serve(call).await,
     }
 }
@@ -115,10 +129,10 @@ fn set_robust_list(call: &Call) -> SysResult {
 async fn get_robust_list(call: &Call) -> SysResult {
     let thread = match call.int(0) {
         0 => call.thread.clone(),
-        tid => table::thread(Tid(tid)).ok_or(Errno::ESRCH)?,
+        tid => table::thread_or_init(Tid(tid)).ok_or(Errno::ESRCH)?,
     };
     if !Arc::ptr_eq(&thread.process, call.process()) {
-        control::may_inspect(call, &thread)?;
+        Observer::of_call(&call.thread).look_into(&thread)?;
     }
     let head = thread.robust_list.load(Ordering::Relaxed);
     call.user().write_value(call.argument(2), &ROBUST_LIST_HEAD_SIZE).await?;
@@ -161,13 +175,16 @@ fn unshare(call: &Call) -> SysResult {
     if flags & CLONE_NAMESPACES != 0 || flags & !(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM) != 0 {
         return Err(Errno::EINVAL);
     }
+    if flags & CLONE_SYSVSEM != 0 {
+        crate::ipc::undo::leave(&call.thread);
+    }
     if flags & CLONE_FILES != 0 {
         let own = call.thread.files().duplicate()?;
         drop(call.thread.set_files(Arc::new(own)));
     }
     if flags & CLONE_FS != 0 {
         let own = call.thread.directory().duplicate();
-        drop(call.thread.set_directory(Arc::new(own)));
+        call.thread.set_directory(Arc::new(own));
     }
     Ok(0)
 }

@@ -40,10 +40,10 @@ pub(super) async fn serve(call: &Call) -> SysResult {
     }
 }
 
-fn find(call: &Call, pid: i32) -> Result<Arc<Thread>, Errno> {
+pub(super) fn find(call: &Call, pid: i32) -> Result<Arc<Thread>, Errno> {
     match pid {
         0 => Ok(call.thread.clone()),
-        pid => table::thread(Tid(pid)).ok_or(Errno::ESRCH),
+        pid => table::thread_or_init(Tid(pid)).ok_or(Errno::ESRCH),
     }
 }
 
@@ -123,7 +123,7 @@ async fn set_scheduler(call: &Call) -> SysResult {
     apply(call, &thread, call.int(1), priority)
 }
 
-fn apply(call: &Call, thread: &Arc<Thread>, policy: i32, priority: i32) -> SysResult {
+pub(super) fn apply(call: &Call, thread: &Arc<Thread>, policy: i32, priority: i32) -> SysResult {
     let plain = policy & !SCHED_RESET_ON_FORK;
     let (lowest, highest) = priority_range(plain)?;
     if priority < lowest || priority > highest {
@@ -139,6 +139,17 @@ fn apply(call: &Call, thread: &Arc<Thread>, policy: i32, priority: i32) -> SysRe
     }
     thread.schedule.set_policy(policy, priority)?;
     Ok(0)
+}
+
+/// Sets the nice value of a thread that the caller may schedule.
+pub(super) fn apply_nice(call: &Call, thread: &Arc<Thread>, nice: i32) -> Result<(), Errno> {
+    let wanted = u64::from((20 - nice).unsigned_abs());
+    let limit = thread.process.limits.soft(Resource::Nice);
+    if nice < thread.schedule.nice() && wanted > limit {
+        call.thread.credentials().require(Capability::Nice)?;
+    }
+    thread.schedule.set_nice(nice);
+    Ok(())
 }
 
 fn priority_limit(policy: i32, is_highest: bool) -> SysResult {

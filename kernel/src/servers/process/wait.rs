@@ -7,6 +7,7 @@ use zerocopy::IntoBytes;
 
 use crate::call::{Call, SysResult};
 use crate::process::Pid;
+use crate::process::pidfd::{self, ProcessFile};
 use crate::process::wait::{Found, WaitRequest, Which, usage_record, wait};
 use crate::signal::SignalInfo;
 
@@ -47,16 +48,29 @@ pub(super) async fn waitid(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let id = call.int(1);
+    let mut refuses_to_wait = false;
     let which = match call.int(0) {
         P_ALL => Which::Any,
         P_PID if id > 0 => Which::Process(Pid(id)),
         P_PGID if id == 0 => Which::Group(call.process().group()),
         P_PGID if id > 0 => Which::Group(Pid(id)),
-        // There are no descriptors of processes, so whatever it is, it is none.
-        P_PIDFD if id >= 0 => return Err(Errno::EBADF),
+        P_PIDFD if id >= 0 => {
+            let file = call.thread.files().get(id)?;
+            let process = ProcessFile::of(&file)?;
+            // The number may be another's by now.
+            if !pidfd::is_there(process) {
+                return Err(Errno::ECHILD);
+            }
+            refuses_to_wait = file.is_nonblocking() && options & WNOHANG == 0;
+            Which::Process(process.pid)
+        }
         _ => return Err(Errno::EINVAL),
     };
-    let found = wait(&call.thread, WaitRequest { which, options }).await?;
+    let at_once = if refuses_to_wait { WNOHANG } else { 0 };
+    let found = wait(&call.thread, WaitRequest { which, options: options | at_once }).await?;
+    if refuses_to_wait && found.is_none() {
+        return Err(Errno::EAGAIN);
+    }
     let user = call.user();
     if let (Some(found), true) = (&found, call.argument(4) != 0) {
         user.write_value(call.argument(4), &usage_record(&found.usage)).await?;

@@ -1,5 +1,10 @@
 //! Calls of class time: clocks and sleeping.
 
+mod adjust;
+mod timers;
+
+pub use timers::{timerfd_create, timerfd_gettime, timerfd_settime};
+
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,6 +41,13 @@ pub async fn serve(call: &Call) -> SysResult {
         number::gettimeofday => gettimeofday(call).await,
         number::settimeofday => settimeofday(call).await,
         number::time => time_of_day(call).await,
+        number::timer_create => timers::timer_create(call).await,
+        number::timer_settime => timers::timer_settime(call).await,
+        number::timer_gettime => timers::timer_gettime(call).await,
+        number::timer_getoverrun => timers::timer_getoverrun(call),
+        number::timer_delete => timers::timer_delete(call),
+        number::adjtimex => adjust::adjtimex(call).await,
+        number::clock_adjtime => adjust::clock_adjtime(call).await,
         number::times => times(call).await,
         _ => Err(dispatch::unknown(call.number())),
     }

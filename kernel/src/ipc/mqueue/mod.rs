@@ -1,0 +1,70 @@
+//! POSIX message queues: messages with priorities, in queues that have names in a file system.
+//!
+//! `queue` is one queue and who waits for it; `files` the file system and what its files do when they are
+//! opened. A message that a receiver waits for never gets into the queue. The state of a queue is under a
+//! lock of rank `IPC_OBJECT`; the names are under one of rank `INODE`.
+
+mod files;
+mod queue;
+
+pub use files::{Attributes, QueueFile, check_name, directory, file_system, open};
+pub use queue::{MOST_PRIORITY, Message, Notification, Queue};
+
+use alloc::collections::BTreeMap;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use abi::Errno;
+use base::sync::{Mutex, rank};
+
+/// What one message and one priority take besides the text, in the account of a user.
+const MESSAGE_COST: u64 = 48;
+const PRIORITY_COST: u64 = 48;
+/// Queues that there are.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+/// Bytes of the queues of each user.
+static USED: Mutex<BTreeMap<u32, u64>> = Mutex::new(&rank::IPC_TABLE, BTreeMap::new());
+
+/// What a queue may take, counted for a user until it is dropped.
+struct Account {
+    user: u32,
+    bytes: u64,
+}
+
+impl Account {
+    /// Counts a queue.
+    ///
+    /// # Errors
+    /// `EMFILE` when the user's queues take more than `limit`; `EOVERFLOW`.
+    fn open(user: u32, messages: u64, size: u64, limit: u64) -> Result<Account, Errno> {
+        let headers =
+            messages * MESSAGE_COST + messages.min(u64::from(MOST_PRIORITY)) * PRIORITY_COST;
+        let bytes = messages.checked_mul(size).and_then(|bytes| bytes.checked_add(headers));
+        let bytes = bytes.ok_or(Errno::EOVERFLOW)?;
+        let mut used = USED.lock();
+        let own = used.entry(user).or_default();
+        if own.saturating_add(bytes) > limit {
+            return Err(Errno::EMFILE);
+        }
+        *own += bytes;
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        Ok(Account { user, bytes })
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let mut used = USED.lock();
+        if let Some(own) = used.get_mut(&self.user) {
+            *own -= self.bytes;
+            if *own == 0 {
+                used.remove(&self.user);
+            }
+        }
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Queues that there are.
+fn count() -> u64 {
+    COUNT.load(Ordering::Relaxed)
+}

@@ -1,0 +1,388 @@
+/* Programs that would keep the machine for themselves: calls that take long, more pending calls than one
+ * should have, more pages and names than one's share. Others go on, and the culprit gets an errno. */
+#include "harness.h"
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <sys/uio.h>
+
+enum { PAGE = 4096, MIB = 1 << 20 };
+
+/* How often handlers of a call were polled so far; -1 where nobody counts. */
+static long polls_of(const char *call)
+{
+    static char text[32768];
+    char line[80];
+    if (access("/proc/ferry/polls", R_OK) == -1)
+        return -1;
+    slurp("/proc/ferry/polls", text, sizeof text);
+    snprintf(line, sizeof line, "\n%s ", call);
+    char *found = strstr(text, line);
+    return found ? atol(found + strlen(line)) : 0;
+}
+
+/* The call is carried out in at least so many pieces. */
+#define CHECK_PIECES(name, least, statement)                                                   \
+    do {                                                                                       \
+        long before_ = polls_of(name);                                                         \
+        statement;                                                                             \
+        if (before_ != -1 && polls_of(name) - before_ < (least))                               \
+            FAIL("%s gives the core back %d times, got %ld polls", name, (int)(least),         \
+                 polls_of(name) - before_);                                                    \
+    } while (0)
+
+static char *fresh(size_t length)
+{
+    char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    return memory;
+}
+
+CASE(long_transfers_come_in_pieces)
+{
+    enum { LENGTH = 16 * MIB };
+    scratch();
+    char *memory = fresh(LENGTH);
+    int zero = open("/dev/zero", O_RDONLY), random = open("/dev/urandom", O_RDONLY);
+    int file = open("f", O_RDWR | O_CREAT, 0644);
+    CHECK_PIECES("read", 15, CHECK_EQ(read(zero, memory, LENGTH), LENGTH));
+    CHECK_PIECES("write", 15, CHECK_EQ(write(file, memory, LENGTH), LENGTH));
+    CHECK_PIECES("pread64", 15, CHECK_EQ(pread(file, memory, LENGTH, 0), LENGTH));
+    CHECK_PIECES("read", 2, CHECK_EQ(read(random, memory, 3 * MIB), 3 * MIB));
+    CHECK_PIECES("getrandom", 2, CHECK_EQ(syscall(SYS_getrandom, memory, 3 * MIB, 0), 3 * MIB));
+    /* Appending is not cut short by that. */
+    int appended = open("g", O_WRONLY | O_CREAT | O_APPEND, 0644);
+    CHECK_EQ(write(appended, memory, 3 * MIB + 5), 3 * MIB + 5);
+    struct stat status;
+    CHECK_OK(fstat(appended, &status));
+    CHECK_EQ(status.st_size, 3 * MIB + 5);
+    munmap(memory, LENGTH);
+}
+
+CASE(long_changes_of_memory_come_in_pieces)
+{
+    enum { LENGTH = 16 * MIB };
+    scratch();
+    char *memory = fresh(LENGTH);
+    CHECK_PIECES("madvise", 15, CHECK_OK(madvise(memory, LENGTH, 23 /* MADV_POPULATE_WRITE */)));
+    memset(memory, 1, LENGTH);
+    CHECK_PIECES("madvise", 15, CHECK_OK(madvise(memory, LENGTH, MADV_DONTNEED)));
+    CHECK_EQ(memory[LENGTH / 2], 0);
+    memset(memory, 1, LENGTH);
+    struct iovec here = {memory, LENGTH / 2}, there = {memory + LENGTH / 2, LENGTH / 2};
+    CHECK_PIECES("process_vm_readv", 7,
+                 CHECK_EQ(process_vm_readv(getpid(), &here, 1, &there, 1, 0), LENGTH / 2));
+    CHECK_PIECES("munmap", 15, CHECK_OK(munmap(memory, LENGTH)));
+    CHECK_PIECES("mmap", 15, {
+        memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        CHECK(memory != MAP_FAILED);
+    });
+    CHECK_OK(munmap(memory, LENGTH));
+    /* A hole is still told of. */
+    memory = fresh(4 * MIB);
+    CHECK_OK(munmap(memory + 2 * MIB, PAGE));
+    CHECK_ERRNO(madvise(memory, 4 * MIB, MADV_DONTNEED), ENOMEM);
+    CHECK_ERRNO(madvise(memory, 4 * MIB, 22 /* MADV_POPULATE_READ */), ENOMEM);
+    CHECK_ERRNO(madvise(memory, 4 * MIB, MADV_WILLNEED), ENOMEM);
+}
+
+CASE(holes_cost_nothing)
+{
+    scratch();
+    int file = open("sparse", O_RDWR | O_CREAT, 0644);
+    CHECK_OK(ftruncate(file, 1L << 40));
+    CHECK_EQ(pwrite(file, "x", 1, 1L << 39), 1);
+    CHECK_OK(fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1L << 40));
+    struct stat status;
+    CHECK_OK(fstat(file, &status));
+    CHECK_EQ(status.st_blocks, 0);
+    CHECK_EQ(status.st_size, 1L << 40);
+    CHECK_EQ(pwrite(file, "x", 1, 5 * PAGE), 1);
+    char *memory = mmap(NULL, 1L << 30, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(memory != MAP_FAILED);
+    CHECK_EQ(memory[5 * PAGE], 'x');
+    CHECK_OK(madvise(memory, 1L << 30, MADV_REMOVE));
+    CHECK_EQ(memory[5 * PAGE], 0);
+    CHECK_OK(munmap(memory, 1L << 30));
+}
+
+CASE(room_is_reserved_whole_or_not_at_all)
+{
+    struct stat status;
+    scratch();
+    CHECK_OK(mkdir("m", 0755));
+    CHECK_OK(mount("none", "m", "tmpfs", 0, "size=4m"));
+    int file = open("m/f", O_RDWR | O_CREAT, 0644);
+    CHECK_ERRNO(fallocate(file, 0, 0, 6 * MIB), ENOSPC);
+    CHECK_OK(fstat(file, &status));
+    CHECK_EQ(status.st_blocks, 0);
+    CHECK_EQ(status.st_size, 0);
+    CHECK_PIECES("fallocate", 3, CHECK_OK(fallocate(file, 0, 0, 4 * MIB)));
+    CHECK_OK(fstat(file, &status));
+    CHECK_EQ(status.st_blocks, 4 * MIB / 512);
+    CHECK_EQ(status.st_size, 4 * MIB);
+    close(file);
+    CHECK_OK(umount("m"));
+}
+
+CASE(names_count_as_inodes)
+{
+    struct statfs before, after;
+    char name[40];
+    int links = 0;
+    scratch();
+    CHECK_OK(mkdir("m", 0755));
+    CHECK_OK(mount("none", "m", "tmpfs", 0, "nr_inodes=20"));
+    CHECK_OK(statfs("m", &before));
+    close(open("m/first", O_RDWR | O_CREAT, 0644));
+    for (;; links++) {
+        snprintf(name, sizeof name, "m/link%d", links);
+        if (link("m/first", name) == -1)
+            break;
+        CHECK(links < 30);
+    }
+    CHECK_EQ(errno, ENOSPC);
+    CHECK_EQ(links, (int)before.f_ffree - 1);
+    for (int i = 0; i < links; i++) {
+        snprintf(name, sizeof name, "m/link%d", i);
+        CHECK_OK(unlink(name));
+    }
+    CHECK_OK(rename("m/first", "m/second"));
+    CHECK_OK(link("m/second", "m/third"));
+    close(open("m/fourth", O_RDWR | O_CREAT, 0644));
+    CHECK_OK(rename("m/fourth", "m/third"));
+    CHECK_OK(unlink("m/third"));
+    CHECK_OK(unlink("m/second"));
+    CHECK_OK(statfs("m", &after));
+    CHECK_EQ(after.f_ffree, before.f_ffree);
+    CHECK_OK(umount("m"));
+}
+
+CASE(pages_of_pipes_of_one_user)
+{
+    char text[64];
+    slurp("/proc/sys/fs/pipe-user-pages-soft", text, sizeof text);
+    CHECK_EQ(atol(text), 16384);
+    slurp("/proc/sys/fs/pipe-user-pages-hard", text, sizeof text);
+    CHECK_EQ(atol(text), 0);
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        enum { PIPES = 64 };
+        int ends[2];
+        CHECK_OK(setgid(54321));
+        CHECK_OK(setuid(54321));
+        for (int i = 0; i < PIPES - 1; i++) {
+            CHECK_OK(pipe(ends));
+            CHECK_EQ(fcntl(ends[0], F_SETPIPE_SZ, MIB), MIB);
+        }
+        /* 63 of 64 MiB; one more leaves no page. */
+        int last[2];
+        CHECK_OK(pipe(last));
+        CHECK_EQ(fcntl(last[0], F_SETPIPE_SZ, MIB), MIB);
+        CHECK_OK(pipe(ends));
+        CHECK_EQ(fcntl(ends[0], F_GETPIPE_SZ), 2 * PAGE);
+        CHECK_ERRNO(fcntl(ends[0], F_SETPIPE_SZ, MIB), EPERM);
+        CHECK_EQ(write(ends[1], "works", 5), 5);
+        /* Room comes back with what is closed. */
+        close(last[0]);
+        close(last[1]);
+        CHECK_EQ(fcntl(ends[0], F_SETPIPE_SZ, MIB / 2), MIB / 2);
+        _exit(0);
+    }
+    CHECK_EXITED(child, 0);
+}
+
+/* A transfer of 2 GiB into two MiB: long, but it takes no memory. */
+static void long_call(int descriptor, char *memory)
+{
+    static struct iovec vectors[1024];
+    for (int i = 0; i < 1024; i++)
+        vectors[i] = (struct iovec){memory, 2 * MIB};
+    readv(descriptor, vectors, 1024);
+}
+
+/* A child that does nothing but long calls; it has begun when this returns. */
+static pid_t long_caller(void)
+{
+    int zero = open("/dev/zero", O_RDONLY);
+    int ends[2];
+    char byte;
+    CHECK_OK(pipe(ends));
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        char *memory = fresh(2 * MIB);
+        CHECK_EQ(write(ends[1], "x", 1), 1);
+        for (;;)
+            long_call(zero, memory);
+    }
+    CHECK_EQ(read(ends[0], &byte, 1), 1);
+    return child;
+}
+
+CASE(others_go_on_during_long_calls)
+{
+    pid_t child = long_caller();
+    /* Each round needs others to have their turn: twenty long calls do not fit into the deadline. */
+    for (int round = 0; round < 20; round++) {
+        int ends[2];
+        char byte;
+        CHECK_OK(pipe(ends));
+        pid_t writer = fork_or_fail();
+        if (writer == 0) {
+            CHECK_EQ(write(ends[1], "y", 1), 1);
+            _exit(0);
+        }
+        CHECK_EQ(read(ends[0], &byte, 1), 1);
+        CHECK_EXITED(writer, 0);
+        close(ends[0]);
+        close(ends[1]);
+    }
+    CHECK_OK(kill(child, SIGKILL));
+    CHECK_KILLED(child, SIGKILL);
+}
+
+CASE(a_long_call_can_be_killed)
+{
+    pid_t child = long_caller();
+    CHECK_OK(kill(child, SIGKILL));
+    CHECK_KILLED(child, SIGKILL);
+}
+
+/* ---- Posted calls, on kernels that have them. ---- */
+
+struct entry {
+    volatile uint32_t status;
+    uint16_t number;
+    uint8_t flags, pass;
+    uint64_t arguments[6];
+    volatile int64_t result;
+};
+
+enum { REGISTER = 500, WAIT = 502, ENTRIES = 64, POSTERS = 18 };
+
+static volatile int posted_threads, refused, stop_posting;
+
+static void *post_reads(void *argument)
+{
+    int descriptor = *(int *)argument;
+    static char sink[16];
+    struct entry *entries = aligned_alloc(PAGE, PAGE);
+    memset(entries, 0, PAGE);
+    if (syscall(REGISTER, 1L, entries, 0L) == -1) {
+        __sync_fetch_and_add(&posted_threads, 1);
+        return NULL;
+    }
+    for (int i = 0; i < ENTRIES; i++) {
+        entries[i].number = SYS_read;
+        entries[i].arguments[0] = (uint64_t)descriptor;
+        entries[i].arguments[1] = (uint64_t)(uintptr_t)sink;
+        entries[i].arguments[2] = 1;
+        __atomic_store_n(&entries[i].status, 1, __ATOMIC_RELEASE);
+    }
+    syscall(WAIT, 0L, 0L, 0L);
+    __sync_fetch_and_add(&posted_threads, 1);
+    /* Its entries are free again one by one as they are seen to be refused. */
+    while (!stop_posting) {
+        for (int i = 0; i < ENTRIES; i++)
+            if (__atomic_load_n(&entries[i].status, __ATOMIC_ACQUIRE) == 2 && entries[i].result == -EAGAIN) {
+                entries[i].status = 0;
+                __sync_fetch_and_add(&refused, 1);
+            }
+        sleep_ms(5);
+    }
+    return NULL;
+}
+
+CASE(unknown_flags_of_an_entry_are_refused)
+{
+    if (access("/proc/sys/kernel/pending_calls_per_user", R_OK) == -1)
+        SKIP("needs posted calls");
+    struct entry *entries = aligned_alloc(PAGE, PAGE);
+    memset(entries, 0, PAGE);
+    CHECK(syscall(REGISTER, 1L, entries, 0L) != -1);
+    /* One that is answered at once, and one that is not. */
+    static const uint16_t numbers[] = { SYS_getppid, SYS_uname };
+    for (int i = 0; i < 2; i++) {
+        entries[i].number = numbers[i];
+        entries[i].flags = 0x80;
+        __atomic_store_n(&entries[i].status, 1, __ATOMIC_RELEASE);
+        CHECK_OK(syscall(WAIT, 3L, (long)i, 0L));
+        CHECK_EQ(entries[i].status, 2);
+        CHECK_EQ(entries[i].result, -EINVAL);
+    }
+}
+
+CASE(pending_calls_of_one_user_stop_nobody)
+{
+    char text[64], byte;
+    int ends[2], ready[2];
+    if (access("/proc/sys/kernel/pending_calls_per_user", R_OK) == -1)
+        SKIP("needs posted calls");
+    slurp("/proc/sys/kernel/pending_calls_per_user", text, sizeof text);
+    CHECK_EQ(atol(text), 1024);
+    CHECK_OK(pipe(ready));
+    CHECK_OK(pipe(ends));
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        pthread_t threads[POSTERS];
+        CHECK_OK(setgid(54322));
+        CHECK_OK(setuid(54322));
+        for (int i = 0; i < POSTERS; i++)
+            CHECK_EQ(pthread_create(&threads[i], NULL, post_reads, &ends[0]), 0);
+        while (posted_threads < POSTERS)
+            sleep_ms(2);
+        CHECK_EQ(write(ready[1], "x", 1), 1);
+        for (;;)
+            sleep_ms(1000);
+    }
+    CHECK_EQ(read(ready[0], &byte, 1), 1);
+    /* Everybody's calls go on: those that are short and those that wait. */
+    for (int i = 0; i < 20; i++) {
+        int other[2];
+        CHECK_OK(pipe(other));
+        pid_t writer = fork_or_fail();
+        if (writer == 0) {
+            CHECK_EQ(write(other[1], "y", 1), 1);
+            _exit(0);
+        }
+        CHECK_EQ(read(other[0], &byte, 1), 1);
+        CHECK_EXITED(writer, 0);
+        close(other[0]);
+        close(other[1]);
+        int file = open("/dev/null", O_RDONLY);
+        CHECK_OK(close(file));
+    }
+    CHECK_OK(kill(child, SIGKILL));
+    CHECK_KILLED(child, SIGKILL);
+}
+
+CASE(who_has_too_many_pending_calls_hears_of_it)
+{
+    int ends[2];
+    pthread_t threads[POSTERS];
+    if (access("/proc/sys/kernel/pending_calls_per_user", R_OK) == -1)
+        SKIP("needs posted calls");
+    CHECK_OK(pipe(ends));
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        CHECK_OK(setgid(54323));
+        CHECK_OK(setuid(54323));
+        for (int i = 0; i < POSTERS; i++)
+            CHECK_EQ(pthread_create(&threads[i], NULL, post_reads, &ends[0]), 0);
+        while (posted_threads < POSTERS)
+            sleep_ms(2);
+        while (refused == 0)
+            sleep_ms(2);
+        CHECK(refused <= POSTERS * ENTRIES - 1000);
+        stop_posting = 1;
+        for (int i = 0; i < POSTERS; i++)
+            CHECK_EQ(pthread_join(threads[i], NULL), 0);
+        _exit(0);
+    }
+    CHECK_EXITED(child, 0);
+}
