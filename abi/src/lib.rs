@@ -23,5 +23,6 @@ pub mod socket;
 pub mod syspage;
 pub mod terminal;
 pub mod time;
+pub mod trace;
 
 pub use errno::Errno;
