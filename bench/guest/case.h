@@ -31,7 +31,7 @@
 /*
  * Markers for the model of caches and TLBs (docs/model.md): instructions that do nothing, but that the
  * model recognises. Between begin and end, everything that any processor executes counts, for a
- * region 0..15; the caches are cold at the first begin, so begin, warm up, and reset. Without a begin
+ * region 0..31; the caches are cold at the first begin, so begin, warm up, and reset. Without a begin
  * the whole run counts.
  */
 #define CASE_MARK(region, kind) \
@@ -58,6 +58,22 @@
         CASE_MARK_OF(13, kind); \
         CASE_MARK_OF(14, kind); \
         CASE_MARK_OF(15, kind); \
+        CASE_MARK_OF(16, kind); \
+        CASE_MARK_OF(17, kind); \
+        CASE_MARK_OF(18, kind); \
+        CASE_MARK_OF(19, kind); \
+        CASE_MARK_OF(20, kind); \
+        CASE_MARK_OF(21, kind); \
+        CASE_MARK_OF(22, kind); \
+        CASE_MARK_OF(23, kind); \
+        CASE_MARK_OF(24, kind); \
+        CASE_MARK_OF(25, kind); \
+        CASE_MARK_OF(26, kind); \
+        CASE_MARK_OF(27, kind); \
+        CASE_MARK_OF(28, kind); \
+        CASE_MARK_OF(29, kind); \
+        CASE_MARK_OF(30, kind); \
+        CASE_MARK_OF(31, kind); \
     }
 
 static inline void case_mark_begin_region(int region)

@@ -5,7 +5,7 @@
 /// The displacement of the marker `nopl MARKER + 16 * region + kind(%rax)`.
 pub const MARKER: u32 = 0x4665_7200;
 /// Regions that markers can name.
-pub const REGIONS: usize = 16;
+pub const REGIONS: usize = 32;
 
 const BEGIN: u32 = 1;
 const END: u32 = 2;
@@ -72,8 +72,9 @@ pub fn kind(bytes: &[u8]) -> Kind {
 }
 
 fn marker(displacement: u32) -> Kind {
-    let region = (displacement >> 4 & 0xf) as u8;
-    match (displacement & !0xff == MARKER, displacement & 0xf) {
+    let offset = displacement.wrapping_sub(MARKER);
+    let Ok(region) = u8::try_from(offset >> 4) else { return Kind::Other };
+    match (usize::from(region) < REGIONS, offset & 0xf) {
         (true, BEGIN) => Kind::Begin(region),
         (true, END) => Kind::End,
         (true, RESET) => Kind::Reset(region),
@@ -125,6 +126,9 @@ mod tests {
             |displacement: u32| [&[0x0f, 0x1f, 0x80][..], &displacement.to_le_bytes()].concat();
         assert_eq!(kind(&nop(MARKER + 1)), Kind::Begin(0));
         assert_eq!(kind(&nop(MARKER + 0x51)), Kind::Begin(5));
+        assert_eq!(kind(&nop(MARKER + 0x1f1)), Kind::Begin(31));
+        assert_eq!(kind(&nop(MARKER + 0x201)), Kind::Other);
+        assert_eq!(kind(&nop(MARKER - 15)), Kind::Other);
         assert_eq!(kind(&nop(MARKER + 2)), Kind::End);
         assert_eq!(kind(&nop(MARKER + 0x33)), Kind::Reset(3));
         assert_eq!(kind(&nop(MARKER + 4)), Kind::Other);

@@ -290,9 +290,9 @@ impl Tools {
             model: Some(&file),
         };
         let finished = self.start(&machine, self.deadline * MODEL_SLOWNESS)?.finish()?;
-        // Its figures are of no use, but that it came to its end is.
-        guest::figures(&finished.output)?;
-        Modelled::read(suite.name, run.side, &file)
+        // Its times are of no use, but how much it did is.
+        let printed = guest::figures(&finished.output)?;
+        Modelled::read(suite.name, run.side, &file, &printed)
     }
 
     fn peer(&self) -> Result<&Peer> {

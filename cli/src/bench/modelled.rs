@@ -37,17 +37,25 @@ pub struct Modelled {
 }
 
 impl Modelled {
-    /// Reads what a run left in a file.
-    pub fn read(suite: &str, side: &str, file: &Path) -> Result<Modelled> {
+    /// Reads what a run left in a file. `printed` are the figures that its program printed: a figure
+    /// `modelled.REGION` is the number of operations in that region.
+    pub fn read(
+        suite: &str,
+        side: &str,
+        file: &Path,
+        printed: &[(String, f64)],
+    ) -> Result<Modelled> {
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("the model left no figures in {}", file.display()))?;
         let mut modelled: crate::model::Modelled = serde_json::from_str(&text)
             .with_context(|| format!("{} has no figures of the model", file.display()))?;
         modelled.functions.truncate(FUNCTIONS);
+        let mut figures = modelled.figures().into_iter().collect();
+        add_per_call(&mut figures, printed);
         Ok(Modelled {
             suite: suite.to_owned(),
             side: side.to_owned(),
-            figures: modelled.figures().into_iter().collect(),
+            figures,
             imitates: modelled.report.sizes.imitates,
             is_marked: modelled.report.is_marked,
             functions: modelled.functions,
@@ -69,6 +77,33 @@ impl Modelled {
             let is_cpu = prefix != all;
             (is_cpu && of(prefix)? > of(&all)? * LEAST_SHARE).then_some(prefix)
         })
+    }
+}
+
+/// Adds what was counted per operation, where the program said how many there were: `busy_per_call`,
+/// the instructions that did not wait, of user and kernel; `busy_kernel_per_call`, `user_per_call` and
+/// `coherence_per_call`.
+fn add_per_call(figures: &mut BTreeMap<String, f64>, printed: &[(String, f64)]) {
+    let operations = printed.iter().filter_map(|(name, calls)| {
+        let region = name.strip_prefix("modelled.")?;
+        (*calls > 0.0).then_some((format!("{region}."), *calls))
+    });
+    for (region, calls) in operations {
+        let names = figures.keys().filter(|name| name.starts_with(&region));
+        let cpus = names.filter_map(|name| name.strip_suffix(".instructions"));
+        for cpu in cpus.map(str::to_owned).collect::<Vec<_>>() {
+            let of = |name: &str| figures.get(&format!("{cpu}.{name}")).copied().unwrap_or(0.0);
+            let (waiting, waiting_user) = (of("waiting"), of("waiting_user"));
+            let per_call = [
+                ("busy_per_call", of("instructions") - waiting),
+                ("busy_kernel_per_call", of("kernel") - (waiting - waiting_user)),
+                ("user_per_call", of("user")),
+                ("coherence_per_call", of("coherence")),
+            ];
+            for (name, count) in per_call {
+                figures.insert(format!("{cpu}.{name}"), count / calls);
+            }
+        }
     }
 }
 
@@ -157,6 +192,26 @@ pub mod tests {
         assert_eq!(names, ["remote 3.cpu1", "remote cpu0"]);
         assert_eq!((rows[1][3].as_str(), rows[1][4].as_str()), ("12.3", "-"));
         assert_eq!(to_text(&[]), "");
+    }
+
+    #[test]
+    fn counts_per_operation_leave_out_what_waits() {
+        let counted = [
+            ("3.cpu1.instructions", 100.0),
+            ("3.cpu1.kernel", 80.0),
+            ("3.cpu1.user", 20.0),
+            ("3.cpu1.waiting", 30.0),
+            ("3.cpu1.waiting_user", 10.0),
+            ("3.cpu1.coherence", 8.0),
+            ("30.cpu1.instructions", 7.0),
+        ];
+        let mut figures = modelled(&counted).figures;
+        add_per_call(&mut figures, &[("modelled.3".to_owned(), 4.0), ("other".to_owned(), 1.0)]);
+        assert_eq!(figures["3.cpu1.busy_per_call"], 17.5);
+        assert_eq!(figures["3.cpu1.busy_kernel_per_call"], 15.0);
+        assert_eq!(figures["3.cpu1.user_per_call"], 5.0);
+        assert_eq!(figures["3.cpu1.coherence_per_call"], 2.0);
+        assert_eq!(figures.len(), counted.len() + 4);
     }
 
     #[test]

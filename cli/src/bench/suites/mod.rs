@@ -5,6 +5,7 @@ mod boot;
 mod concurrency;
 mod idle;
 mod memsc;
+mod micro;
 mod noise;
 mod null;
 mod offload;
@@ -16,6 +17,7 @@ use super::suite::Suite;
 /// All of them, in the order of `--list`.
 pub static SUITES: &[&Suite] = &[
     &null::SUITE,
+    &micro::SUITE,
     &posted::SUITE,
     &boot::SUITE,
     &idle::SUITE,
