@@ -200,8 +200,8 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Records of one block, at most.
-    pub const MAX_COUNT: u32 = (1 << 22) - 1;
+    /// Records of one block, at most, so that a reader can hold a whole one.
+    pub const MAX_COUNT: u32 = 1 << 16;
 }
 
 /// The end of a trace that was finished; without it, the file was cut off.
@@ -220,7 +220,7 @@ impl Block {
             Block::Chunk(chunk) => [
                 KIND_CHUNK
                     | (chunk.ring as u64) << 4
-                    | ((chunk.count & Chunk::MAX_COUNT) as u64) << 10
+                    | field(chunk.count as u64, 0, 22) << 10
                     | MARK << 32,
                 chunk.sequence,
                 chunk.checksum as u64,
@@ -236,12 +236,14 @@ impl Block {
             return None;
         }
         match head & 15 {
-            KIND_CHUNK if words[2] >> 32 == 0 => Some(Block::Chunk(Chunk {
-                ring: field(head, 4, 6) as u8,
-                count: field(head, 10, 22) as u32,
-                sequence: words[1],
-                checksum: words[2] as u32,
-            })),
+            KIND_CHUNK if words[2] >> 32 == 0 && field(head, 10, 22) <= Chunk::MAX_COUNT as u64 => {
+                Some(Block::Chunk(Chunk {
+                    ring: field(head, 4, 6) as u8,
+                    count: field(head, 10, 22) as u32,
+                    sequence: words[1],
+                    checksum: words[2] as u32,
+                }))
+            }
             KIND_END if field(head, 4, 28) == 0 => {
                 Some(Block::End(End { records: words[1], lost: words[2] }))
             }

@@ -1,0 +1,3 @@
+//! The simulator.
+
+#![forbid(unsafe_code)]
