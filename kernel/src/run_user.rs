@@ -29,6 +29,7 @@ use hal::{Trap, UserContext as _, VirtAddr};
 use policy::choice::{Choice, Wanted};
 use policy::place::{self, CoreSet};
 use policy::route::{self, CallPath, Paths};
+use policy::slice::Slice;
 use policy::table::number;
 
 use crate::call::{Call, SysResult};
@@ -38,9 +39,6 @@ use crate::process::{self, Thread};
 use crate::request::{self, encode};
 use crate::signal::{self, BeforeUser, SignalInfo};
 use crate::{boot, core_loop, counters, dispatch, posted, servers, stages};
-
-/// How long a thread may run while others on its core are ready, in nanoseconds.
-const TIME_SLICE_NS: u64 = 4_000_000;
 
 /// Wait status of a process that `SIGKILL` ended.
 const KILLED: u32 = 9;
@@ -154,7 +152,7 @@ async fn run(
     core_loop::thread_started();
     let mut space = thread.space();
     trampoline::stand_in(&space, &mut context);
-    let mut entered_ns = time::now_ns();
+    let mut slice = whole_slice(&thread);
     loop {
         if thread.has_attention() {
             if let Some(sites) = space.sites()
@@ -167,7 +165,7 @@ async fn run(
                 break;
             }
         }
-        let stop = stay_in_user_mode(&thread, &mut context, &space, entered_ns);
+        let stop = stay_in_user_mode(&thread, &mut context, &space, &slice);
         let sample = thread.processor_time.trap();
         match stop {
             Stop::Local { number, trapped, is_timed } => {
@@ -226,11 +224,11 @@ async fn run(
             }
         }
         thread.processor_time.handled(sample);
-        // Who had to wait has a whole slice again.
-        entered_ns = entered_ns.max(thread.processor_time.running_since_ns());
-        let slice_is_over =
-            task::has_ready() && time::now_ns().wrapping_sub(entered_ns) >= TIME_SLICE_NS;
-        let idle = if slice_is_over { idle_core(&thread) } else { None };
+        let (since_ns, used_before_ns) = thread.processor_time.run();
+        slice.observe(since_ns, used_before_ns);
+        let now_ns = if task::has_ready() { time::now_ns() } else { 0 };
+        let is_used_up = slice.is_used_up(now_ns);
+        let idle = if is_used_up { idle_core(&thread) } else { None };
         if idle.is_some() || !may_stay(&thread) {
             drop(space);
             user::release(&mut context);
@@ -238,11 +236,11 @@ async fn run(
             core_loop::thread_ended();
             return Some((context, idle));
         }
-        if slice_is_over {
+        if now_ns >= slice.end_ns(task::has_woken()) || servers::is_any_waiting() {
             task::yield_now().await;
-            entered_ns = time::now_ns();
-        } else if servers::is_any_waiting() {
-            task::yield_now().await;
+            if is_used_up {
+                slice = whole_slice(&thread);
+            }
         }
     }
     drop(space);
@@ -252,6 +250,12 @@ async fn run(
     user::leave_space();
     core_loop::thread_ended();
     None
+}
+
+/// A new slice, which begins with the run that is going on.
+fn whole_slice(thread: &Thread) -> Slice {
+    let (since_ns, used_before_ns) = thread.processor_time.run();
+    Slice::new(since_ns, used_before_ns)
 }
 
 /// Whether a fault was caused by a patched site and is dealt with.
@@ -304,12 +308,12 @@ fn stay_in_user_mode(
     thread: &Arc<Thread>,
     context: &mut UserContext,
     space: &Arc<AddressSpace>,
-    entered_ns: u64,
+    slice: &Slice,
 ) -> Stop {
     counters::note_entry(thread);
     loop {
         if task::has_ready() {
-            time::interrupt_at(entered_ns + TIME_SLICE_NS);
+            time::interrupt_at(slice.end_ns(task::has_woken()));
         }
         let trap = user::run(context, space.handle(), || {
             thread.has_attention() || servers::is_any_waiting()

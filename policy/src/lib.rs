@@ -11,4 +11,5 @@ pub mod park;
 pub mod patch;
 pub mod place;
 pub mod route;
+pub mod slice;
 pub mod table;

@@ -241,6 +241,12 @@ pub fn has_ready() -> bool {
     EXECUTORS.here().has_ready()
 }
 
+/// Whether this core has tasks to poll that waited for something, which has come.
+#[inline]
+pub fn has_woken() -> bool {
+    !EXECUTORS.here().woken.is_empty()
+}
+
 /// Polls a task of this core: of those that were woken, else of the others, the one that has waited
 /// longest. False when none was ready.
 #[inline]

@@ -56,9 +56,10 @@ impl ProcessorTime {
         add(&self.used_ns, now_ns().saturating_sub(since_ns));
     }
 
-    /// When the task was polled, on the monotonic clock; 0 while it is not running.
-    pub fn running_since_ns(&self) -> u64 {
-        self.running_since_ns.load(Ordering::Relaxed)
+    /// When the task was polled, on the monotonic clock (0 while it is not running), and the processor
+    /// time that it had used by then; in nanoseconds.
+    pub fn run(&self) -> (u64, u64) {
+        (self.running_since_ns.load(Ordering::Relaxed), self.used_ns.load(Ordering::Relaxed))
     }
 
     /// A trap begins. Whether it is timed is decided here.
