@@ -3,27 +3,14 @@
 //! Core 0: memory and log, options, servers, devices, the other cores, the root file system, process
 //! 1; then its loop. Every other core goes straight to its loop.
 
-use base::cpu::CpuId;
-use base::sync::Once;
 use base::task;
 use hal::{Contract, Machine};
 use policy::choice::Wanted;
 use policy::place::{self, CoreSet, Layout};
 
-use crate::{console, core_loop, init, options, posted, run_user, servers, stages};
-
-static LAYOUT: Once<Layout> = Once::new();
-
-/// Which cores are for what.
-pub fn layout() -> &'static Layout {
-    const ALONE: &Layout = &Layout { application: CoreSet(1), kernel: CoreSet(1) };
-    LAYOUT.get().unwrap_or(ALONE)
-}
-
-/// The core that looks at devices: the first kernel core.
-pub fn device_core() -> CpuId {
-    layout().kernel.iter().next().and_then(CpuId::new).unwrap_or(CpuId::FIRST)
-}
+use crate::{
+    console, core_loop, init, machine, options, posted, process, run_user, servers, stages,
+};
 
 /// The kernel's first Rust function, on core 0 with one stack and no memory allocator.
 pub fn main() -> ! {
@@ -33,10 +20,10 @@ pub fn main() -> ! {
         log::error!("cannot use {word:?} on the kernel command line; it is ignored");
     });
     base::logging::start(options.log);
-    run_user::set_path(options.path);
-    LAYOUT.call_once(|| choose_layout(boot_info.cpu_count, &options));
+    machine::set(choose_layout(boot_info.cpu_count, &options), options.path);
+    process::hand_in(run_user::start);
     stages::start(options.stages);
-    servers::start(layout());
+    servers::start(machine::layout());
     posted::start();
     if !console::start() {
         log::error!("there is no console device: programs have no streams and nobody to report to");
@@ -47,9 +34,9 @@ pub fn main() -> ! {
         log::error!("only {started} of {} cores started", boot_info.cpu_count);
         Machine::power_off();
     }
-    log::info!("{started} cores, {:?}, path {:?}", layout(), options.path);
+    log::info!("{started} cores, {:?}, path {:?}", machine::layout(), options.path);
     crate::time::publish();
-    if task::spawn(device_core(), init::run()).is_err() {
+    if task::spawn(machine::device_core(), init::run()).is_err() {
         log::error!("no memory for process 1");
         Machine::power_off();
     }

@@ -7,12 +7,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::Future;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use abi::Errno;
 use abi::console::call_way;
 use abi::syspage::FLAG_LINK;
-use base::cpu::{CpuId, PerCpu};
+use base::cpu::CpuId;
 use base::posted::{PostedCall, Served};
 use base::quota::{Charge, Kind};
 use base::task::{self, TaskPool};
@@ -20,11 +19,10 @@ use base::{cpu, time, user};
 use hal::{Contract, Machine};
 use policy::park::SpinBudget;
 
-use crate::call::{Call, Caller};
+use crate::call::{self, Call, Caller, PENDING_CALLS_OF_A_USER};
 use crate::posted::{Scanner, Syspage};
-use crate::request::{self, Request};
-use crate::servers::{self, Server};
-use crate::{boot, console, counters, dispatch, posted, stages};
+use crate::servers::{self, Request, Server};
+use crate::{console, counters, dispatch, machine, posted, stages};
 
 /// Requests that one server may take before the core looks at everything else again.
 const BATCH: usize = 16;
@@ -41,32 +39,6 @@ const MOST_BATCHES: u32 = 4;
 const ROUNDS_TO_DEVICES: u32 = 16;
 /// Handlers that may be pending per core. A call that finds no room is carried out on its caller's core.
 const POOL_CAPACITY: usize = 4096;
-/// Handlers of one user that may be pending on kernel cores.
-pub const PENDING_CALLS_OF_A_USER: u32 = 1024;
-
-static THREADS: PerCpu<AtomicUsize> = PerCpu::new([const { AtomicUsize::new(0) }; hal::MAX_CPUS]);
-
-/// Number of user threads that live on a core.
-pub fn thread_count(core: usize) -> usize {
-    CpuId::new(core).map_or(0, |core| THREADS.of(core).load(Ordering::Relaxed))
-}
-
-/// A `run_user` task began on this core.
-pub fn thread_started() {
-    THREADS.here().fetch_add(1, Ordering::Relaxed);
-}
-
-/// A `run_user` task ended on this core.
-pub fn thread_ended() {
-    THREADS.here().fetch_sub(1, Ordering::Relaxed);
-}
-
-/// Whether a core serves calls and nothing else now: no program lives on it, and it is not parked. What
-/// is sent there is found without an interrupt.
-pub fn is_at_hand(core: CpuId) -> bool {
-    THREADS.of(core).load(Ordering::Relaxed) == 0 && !task::is_parked(core)
-}
-
 /// Takes note of the interrupts that came while this core was in user mode or halted.
 pub fn serve_interrupts() {
     let pending = Machine::take_pending();
@@ -127,7 +99,7 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carri
     /// Takes requests and carries them out; false when there were none.
     #[inline]
     fn serve(&mut self) -> bool {
-        let mut waiting = servers::take_waiting();
+        let mut waiting = machine::take_waiting();
         let worked = waiting != 0;
         while waiting != 0 {
             let class = waiting.trailing_zeros() as usize;
@@ -158,7 +130,7 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carri
             }
         }
         self.whole_batches += 1;
-        server.note_waiting();
+        machine::note_waiting(self.core, server.class);
     }
 
     /// Begins a call that may have to wait, if there is room for one more of its user's.
@@ -235,7 +207,7 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carri
 #[cold]
 fn refuse(request: Request) {
     let errno = match &request.call.thread {
-        Caller::Trapped { .. } => request::AT_HOME,
+        Caller::Trapped { .. } => call::AT_HOME,
         Caller::Posted { syspage, .. } if syspage.is_programs_own() => Errno::EAGAIN,
         Caller::Posted { .. } => posted::must_trap(),
     };
@@ -264,7 +236,7 @@ fn serve_closely<F: Future<Output = ()> + Send + 'static>(
             quiet += 1;
             for _ in 0..GLANCES {
                 cpu::relax();
-                if scanner.glance() || servers::is_any_waiting() {
+                if scanner.glance() || machine::is_any_waiting() {
                     break;
                 }
             }
@@ -280,14 +252,14 @@ pub fn run() -> ! {
     let core = CpuId::current();
     let mut carrier = Carrier::new(core, carry_out);
     let mut scanner = Scanner::here();
-    let polls_devices = boot::device_core() == core;
+    let polls_devices = machine::device_core() == core;
     let mut budget = SpinBudget::new();
     let mut idle_since_ns = None;
     let mut rounds = 0;
     loop {
         let mut worked = serve_closely(&mut scanner, &mut carrier);
         worked |= scanner.attend(&mut |syspage, call| carrier.serve_posted(syspage, call));
-        scanner.set_shared(thread_count(core.index()) != 0);
+        scanner.set_shared(machine::thread_count(core.index()) != 0);
         worked |= task::run_ready();
         time::expire_if_due();
         if worked {

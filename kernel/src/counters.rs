@@ -9,7 +9,6 @@
 //! `ferry run --stats` show them.
 
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::future::{Future, poll_fn};
 use core::pin::Pin;
@@ -23,9 +22,6 @@ use base::task;
 use hal::Pending;
 use policy::choice::{Account, Choice};
 use policy::table::CALL_LIMIT;
-
-use crate::posted::Syspage;
-use crate::process::{Process, Thread};
 
 /// Call numbers per block of a `CallTable`.
 const BLOCK: usize = 64;
@@ -96,14 +92,14 @@ pub fn here() -> &'static Core {
     CORES.here()
 }
 
-/// A thread is about to enter user mode on this core.
+/// The thread of this number is about to enter user mode on this core.
 #[inline]
-pub fn note_entry(thread: &Thread) {
-    let (core, tid) = (here(), thread.tid().0.unsigned_abs());
+pub fn note_entry(tid: u32, thread: &ThreadCounters) {
+    let core = here();
     if core.last_thread.load(Ordering::Relaxed) != tid {
         core.last_thread.store(tid, Ordering::Relaxed);
         core.switches.add(1);
-        thread.counters.switches.add(1);
+        thread.switches.add(1);
     }
 }
 
@@ -145,13 +141,6 @@ pub struct ThreadCounters {
     pub doorbells: Counter,
     /// Times that it entered user mode on a core where another thread had been.
     pub switches: Counter,
-}
-
-impl ThreadCounters {
-    /// Calls posted so far.
-    pub fn posted(&self, syspage: Option<&Syspage>) -> u64 {
-        self.posted_before.get() + syspage.map_or(0, |syspage| syspage.posted_counts().sum())
-    }
 }
 
 /// One number per call and column, in blocks that are made when they are first needed.
@@ -260,14 +249,14 @@ impl ProcessCounters {
         self.trapped.count_one(number, column, self.is_shared.load(Ordering::Relaxed));
     }
 
-    /// Takes over what was counted at a syspage that goes away.
-    pub fn absorb(&self, thread: &Thread, syspage: &Syspage) {
+    /// Takes over what was counted, per call number, at a syspage of a thread that goes away.
+    pub fn absorb(&self, thread: &ThreadCounters, posted: impl Iterator<Item = u64>) {
         let mut sum = 0;
-        for (number, count) in syspage.posted_counts().enumerate().filter(|(_, count)| *count > 0) {
+        for (number, count) in posted.enumerate().filter(|(_, count)| *count > 0) {
             self.posted.add(number, POSTED, count);
             sum += count;
         }
-        thread.counters.posted_before.add(sum);
+        thread.posted_before.add(sum);
     }
 
     /// Where the next call of a number goes while its server's core is at hand.
@@ -292,25 +281,19 @@ impl ProcessCounters {
         Account(self.accounts.get(number)[0])
     }
 
+    /// What came of each call that occurred, by number. `posted_here`: what was counted, per call number,
+    /// at the syspages that the process has now.
+    pub fn calls(&self, posted_here: Vec<u64>) -> impl Iterator<Item = (usize, CallCounts)> {
+        (0..CALL_LIMIT)
+            .zip(posted_here)
+            .map(|(number, here)| (number, of_call(self, number, here)))
+            .filter(|(_, counts)| *counts != CallCounts::default())
+    }
+
     /// A thread has to wait for a call that it posted.
     pub fn note_posted_wait(&self, number: usize) {
         self.posted.add(number, POSTED_WAITS, 1);
     }
-}
-
-/// What a process did with each call that occurred, by number.
-pub fn of_process(process: &Process) -> impl Iterator<Item = (usize, CallCounts)> {
-    // Kept until the lock of the process is free again: the last one to let go frees pages.
-    let mut syspages = Vec::new();
-    process.for_each_thread(|thread| syspages.extend(thread.syspage()));
-    let mut here = vec![0; CALL_LIMIT];
-    for syspage in &syspages {
-        here.iter_mut().zip(syspage.posted_counts()).for_each(|(sum, count)| *sum += count);
-    }
-    (0..CALL_LIMIT)
-        .zip(here)
-        .map(|(number, here)| (number, of_call(&process.counters, number, here)))
-        .filter(|(_, counts)| *counts != CallCounts::default())
 }
 
 fn of_call(counters: &ProcessCounters, number: usize, posted_here: u64) -> CallCounts {
@@ -327,16 +310,28 @@ fn of_call(counters: &ProcessCounters, number: usize, posted_here: u64) -> CallC
 
 /// A call of this core's thread is carried out here.
 #[inline]
-pub fn note_local(thread: &Thread, number: usize) {
+pub fn note_local(process: &ProcessCounters, number: usize) {
     here().local.add(1);
-    thread.process.counters.count_trapped(number, LOCAL);
+    process.count_trapped(number, LOCAL);
 }
 
 /// A call of this core's thread is sent to another core.
 #[inline]
-pub fn note_remote(thread: &Thread, number: usize) {
+pub fn note_remote(process: &ProcessCounters, number: usize) {
     here().remote.add(1);
-    thread.process.counters.count_trapped(number, REMOTE);
+    process.count_trapped(number, REMOTE);
+}
+
+static RESTARTS: AtomicU64 = AtomicU64::new(0);
+
+/// A handler panicked, and its server goes on with the next request.
+pub fn note_restart() {
+    RESTARTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Handlers that panicked since boot.
+pub fn restarts() -> u64 {
+    RESTARTS.load(Ordering::Relaxed)
 }
 
 /// The answer of a call, and whether it took more than one look.
@@ -350,7 +345,7 @@ pub struct Watched<T> {
 /// Waits for a trapped call, and notes it when that takes more than one look. The future stays where it
 /// is: those of calls are large.
 pub async fn watch<F: Future>(
-    thread: &Thread,
+    process: &ProcessCounters,
     number: usize,
     is_remote: bool,
     mut future: Pin<&mut F>,
@@ -361,7 +356,7 @@ pub async fn watch<F: Future>(
         if poll.is_pending() && !waited {
             waited = true;
             let column = if is_remote { REMOTE_WAITS } else { LOCAL_WAITS };
-            thread.process.counters.count_trapped(number, column);
+            process.count_trapped(number, column);
         }
         match poll {
             Poll::Ready(output) => Poll::Ready(Watched { output, waited }),

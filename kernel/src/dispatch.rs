@@ -6,20 +6,17 @@
 
 use core::future::poll_fn;
 use core::pin::pin;
-use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Context;
 
 use abi::Errno;
 use base::panic::{Panicked, poll_contained};
 use base::user::UserContext;
 use policy::route::{self, Class, Support};
-use policy::table::{CALL_LIMIT, number};
+use policy::table::number;
 
-use crate::call::{Call, SysResult};
-use crate::injection;
-use crate::polls;
-use crate::posted;
-use crate::servers::{self, file, ipc, memory, network, other, process, signal, time};
+use crate::call::{self, Call, SysResult};
+use crate::servers::{file, ipc, memory, network, other, process, signal, time};
+use crate::{counters, injection, polls, posted};
 
 /// Wait status of a process that `SIGKILL` ended.
 const KILLED: u32 = 9;
@@ -27,7 +24,7 @@ const KILLED: u32 = 9;
 /// Carries out a call that may run on any core.
 pub async fn dispatch(call: &Call) -> SysResult {
     let mut handler = pin!(Some(serve(call)));
-    let pid = call.process().pid;
+    let pid = call.process().pid.0;
     let poll = |context: &mut Context<'_>| {
         polls::count(call.number(), || {
             injection::during(pid, || poll_contained(handler.as_mut(), context))
@@ -40,16 +37,16 @@ pub async fn dispatch(call: &Call) -> SysResult {
 #[cold]
 fn failed(call: &Call, panicked: Panicked) -> Errno {
     if panicked == Panicked::Bug {
-        servers::of_call(call.number()).restarts.fetch_add(1, Ordering::Relaxed);
-        log::error!("the handler of {} panicked; its call fails", name(call.number()));
+        counters::note_restart();
+        log::error!("the handler of {} panicked; its call fails", route::name(call.number()));
     }
     panicked.into()
 }
 
 async fn serve(call: &Call) -> SysResult {
-    let Some(row) = route::route(call.number()) else { return Err(unknown(call.number())) };
+    let Some(row) = route::route(call.number()) else { return Err(call::unknown(call.number())) };
     if row.support == Support::None {
-        return Err(unknown(call.number()));
+        return Err(call::unknown(call.number()));
     }
     match row.class {
         Class::File => file::serve(call).await,
@@ -66,7 +63,7 @@ async fn serve(call: &Call) -> SysResult {
 /// Carries out a call that changes the caller's own control flow, on the caller's core.
 pub async fn dispatch_local(call: &Call, context: &mut UserContext) -> SysResult {
     let mut handler = pin!(Some(serve_local(call, context)));
-    let pid = call.process().pid;
+    let pid = call.process().pid.0;
     let poll = |context: &mut Context<'_>| {
         injection::during(pid, || poll_contained(handler.as_mut(), context))
     };
@@ -87,24 +84,4 @@ async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
     } else {
         process::serve_local(call, context).await
     }
-}
-
-/// Name of a call for logs.
-pub fn name(number: usize) -> &'static str {
-    route::route(number).map_or("unknown call", |row| row.name)
-}
-
-/// `ENOSYS`, with one line in the log per number.
-pub fn unknown(number: usize) -> Errno {
-    static LOGGED: [AtomicU64; CALL_LIMIT / 64] = [const { AtomicU64::new(0) }; CALL_LIMIT / 64];
-    let first = match LOGGED.get(number / 64) {
-        Some(word) => {
-            word.fetch_or(1 << (number % 64), Ordering::Relaxed) >> (number % 64) & 1 == 0
-        }
-        None => false,
-    };
-    if first {
-        log::warn!("system call {number} ({}) is not supported", name(number));
-    }
-    Errno::ENOSYS
 }

@@ -12,7 +12,6 @@ use abi::Errno;
 use abi::console::{EXIT_NOT_STARTED, EXIT_SIGNAL, EXIT_STATUS, ExitReport, FrameKind};
 use abi::fs::OpenFlags;
 use abi::signal::Signal;
-use abi::terminal::WindowSize;
 use base::sync::Once;
 use base::{task, time};
 use fs::anonymous::{AnonymousInode, Label};
@@ -24,7 +23,7 @@ use crate::console::{self, Channel, HostInputFile, HostOutputFile, Start};
 use crate::memory::StringList;
 use crate::process::{self, DirectoryContext, FileTable, Process, Thread, session};
 use crate::signal::SignalInfo;
-use crate::{boot, core_loop, root, run_user};
+use crate::{machine, root, run_user, servers};
 
 /// Mode of the plain streams, as pipes have it.
 const STREAM_MODE: u32 = 0o600;
@@ -37,7 +36,8 @@ static PROGRAM: Once<Arc<Process>> = Once::new();
 /// Does all of it, and switches the machine off at the end.
 pub async fn run() {
     let Some(channel) = console::channel() else { Machine::power_off() };
-    if task::spawn(boot::device_core(), channel.pump()).is_err() {
+    channel.on_terminate(terminate);
+    if task::spawn(machine::device_core(), channel.pump()).is_err() {
         log::error!("no memory for the console channel");
         Machine::power_off();
     }
@@ -59,6 +59,7 @@ pub async fn run() {
 async fn start_program(channel: &'static Channel) -> Result<Arc<Process>, Errno> {
     let top = root::mount().inspect_err(|errno| log::error!("no root file system: {errno}"))?;
     process::first::start(top.clone())?;
+    fs::file::set_sender(servers::file::tell_owner);
     let start = channel.start_request().await;
     let current = root::resolve(&top, &start.directory)?;
     let directory = Arc::new(DirectoryContext::new(top, current));
@@ -104,9 +105,9 @@ fn attach_terminal(
     terminal.set_window(start.window);
     terminal.enter_session(process.session().0, process.group().0);
     session::set_terminal(process.session(), Some(terminal.clone()));
-    task::spawn(boot::device_core(), channel.pump_terminal_output())?;
+    task::spawn(machine::device_core(), channel.pump_terminal_output())?;
     if start.terminals & 1 != 0 {
-        task::spawn(boot::device_core(), channel.pump_terminal_input())?;
+        task::spawn(machine::device_core(), channel.pump_terminal_input())?;
     }
     Ok(())
 }
@@ -144,7 +145,7 @@ async fn settle() {
     const STEP_NS: u64 = 1_000_000;
     const STEPS: usize = 50;
     for _ in 0..STEPS {
-        if (0..hal::MAX_CPUS).all(|core| core_loop::thread_count(core) == 0) {
+        if (0..hal::MAX_CPUS).all(|core| machine::thread_count(core) == 0) {
             break;
         }
         time::sleep_for(STEP_NS).await;
@@ -154,7 +155,7 @@ async fn settle() {
 /// What is in use: free frames, tasks, threads. Equal numbers at start and end mean that nothing leaked.
 fn log_counts(when: &str) {
     let tasks = task::task_counts();
-    let threads: usize = (0..hal::MAX_CPUS).map(core_loop::thread_count).sum();
+    let threads: usize = (0..hal::MAX_CPUS).map(machine::thread_count).sum();
     log::info!(
         "counts at {when}: frames={} tasks={} threads={threads} files={}",
         base::memory::frame_counts().free,
@@ -171,13 +172,8 @@ async fn wait_for(process: &Process) -> ExitReport {
     }
 }
 
-/// The host's terminal has another size.
-pub fn window_changed(size: WindowSize) {
-    console::terminal().set_window(size);
-}
-
 /// The host wants the program to end: the signal goes to every process of its session.
-pub fn terminate(number: u32) {
+fn terminate(number: u32) {
     let Some(program) = PROGRAM.get() else { return };
     let Some(signal) = i32::try_from(number).ok().and_then(Signal::new) else { return };
     for process in process::table::processes() {

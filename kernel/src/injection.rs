@@ -5,7 +5,6 @@
 mod armed {
     use core::sync::atomic::{AtomicU64, Ordering};
 
-    use crate::process::Pid;
     use base::heap::injection;
 
     /// Process in the upper half, allocations until one fails in the lower; 0 for nobody.
@@ -19,10 +18,10 @@ mod armed {
 
     /// Polls a handler of a process.
     #[inline]
-    pub fn during<R>(pid: Pid, poll: impl FnOnce() -> R) -> R {
+    pub fn during<R>(pid: i32, poll: impl FnOnce() -> R) -> R {
         let armed = ARMED.load(Ordering::Relaxed);
         let left = armed as u32;
-        if left == 0 || armed >> 32 != u64::from(pid.0.cast_unsigned()) {
+        if left == 0 || armed >> 32 != u64::from(pid.cast_unsigned()) {
             return poll();
         }
         injection::arm(left);
@@ -36,11 +35,9 @@ mod armed {
 
 #[cfg(not(debug_assertions))]
 mod armed {
-    use crate::process::Pid;
-
     /// Polls a handler of a process.
     #[inline(always)]
-    pub fn during<R>(_: Pid, poll: impl FnOnce() -> R) -> R {
+    pub fn during<R>(_: i32, poll: impl FnOnce() -> R) -> R {
         poll()
     }
 }

@@ -13,6 +13,7 @@ extern crate alloc;
 
 pub mod boot;
 pub mod call;
+pub mod choice;
 pub mod console;
 pub mod core_loop;
 pub mod counters;
@@ -21,6 +22,7 @@ pub mod futex;
 pub mod init;
 pub mod injection;
 pub mod ipc;
+pub mod machine;
 pub mod memory;
 pub mod options;
 pub mod polls;

@@ -19,60 +19,34 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::future::{Future, poll_fn};
 use core::pin::pin;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::Ordering;
 
 use base::cpu::CpuId;
 use base::memory::OutOfMemory;
 use base::user::{self, UserContext};
 use base::{task, time};
 use hal::{Trap, UserContext as _, VirtAddr};
-use policy::choice::{Choice, Wanted};
 use policy::place::{self, CoreSet};
-use policy::route::{self, CallPath, Paths};
+use policy::route::{self, CallPath};
 use policy::slice::Slice;
 use policy::table::number;
 
-use crate::call::{Call, SysResult};
+use crate::call::{self, Call, SysResult, encode};
+use crate::choice::{Way, note_cost, way_of};
 use crate::memory::{Access, AddressSpace, FaultSignal};
 use crate::posted::trampoline::{self, Finished, Recovery};
 use crate::process::{self, Thread};
-use crate::request::{self, encode};
 use crate::signal::{self, BeforeUser, SignalInfo};
-use crate::{boot, core_loop, counters, dispatch, posted, servers, stages};
+use crate::{core_loop, counters, dispatch, machine, posted, request, servers, stages};
 
 /// Wait status of a process that `SIGKILL` ended.
 const KILLED: u32 = 9;
-
-/// No path is fixed.
-const AUTO: u8 = u8::MAX;
-
-/// The path that calls take unless they must stay; set once at boot.
-static PATH: AtomicU8 = AtomicU8::new(AUTO);
-
-/// Sets the path in force.
-pub fn set_path(path: Wanted) {
-    let path = match path {
-        Wanted::Fixed(path) => path as u8,
-        Wanted::Auto => AUTO,
-    };
-    PATH.store(path, Ordering::Relaxed);
-}
-
-/// The path in force.
-pub fn path() -> Wanted {
-    match PATH.load(Ordering::Relaxed) {
-        path if path == CallPath::Local as u8 => Wanted::Fixed(CallPath::Local),
-        path if path == CallPath::Remote as u8 => Wanted::Fixed(CallPath::Remote),
-        path if path == CallPath::Posted as u8 => Wanted::Fixed(CallPath::Posted),
-        _ => Wanted::Auto,
-    }
-}
 
 /// Chooses an application core for a new thread and starts it there.
 pub fn start(thread: Arc<Thread>, context: Box<UserContext>) -> Result<(), OutOfMemory> {
     let allowed = CoreSet(thread.affinity.load(Ordering::Relaxed));
     let parent = CpuId::current().index();
-    let core = place::thread_core(boot::layout(), allowed, parent, core_loop::thread_count);
+    let core = place::thread_core(machine::layout(), allowed, parent, machine::thread_count);
     start_on(core, thread, context)
 }
 
@@ -95,7 +69,7 @@ fn bury(thread: Arc<Thread>) {
     thread.process.request_group_exit(KILLED);
     let end = async move {
         process::exit::finish_thread(thread).await;
-        core_loop::thread_ended();
+        machine::thread_ended();
     };
     if task::spawn(CpuId::current(), end).is_err() {
         log::error!("no memory to end the thread");
@@ -133,12 +107,12 @@ async fn accounted(thread: Arc<Thread>, context: Box<UserContext>) {
 /// affinity, so a set without any of them changes nothing.
 fn may_stay(thread: &Thread) -> bool {
     let allowed = thread.affinity.load(Ordering::Relaxed);
-    allowed & boot::layout().application.0 == 0 || allowed >> CpuId::current().index() & 1 != 0
+    allowed & machine::layout().application.0 == 0 || allowed >> CpuId::current().index() & 1 != 0
 }
 
 /// A core that has nothing to do and may run the thread, which others wait for on this one.
 fn idle_core(thread: &Thread) -> Option<usize> {
-    let allowed = thread.affinity.load(Ordering::Relaxed) & boot::layout().application.0;
+    let allowed = thread.affinity.load(Ordering::Relaxed) & machine::layout().application.0;
     let is_idle = |core: &usize| CpuId::new(*core).is_some_and(task::is_parked);
     CoreSet(allowed).iter().find(is_idle)
 }
@@ -149,7 +123,7 @@ async fn run(
     thread: Arc<Thread>,
     mut context: Box<UserContext>,
 ) -> Option<(Box<UserContext>, Option<usize>)> {
-    core_loop::thread_started();
+    machine::thread_started();
     let mut space = thread.space();
     trampoline::stand_in(&space, &mut context);
     let mut slice = whole_slice(&thread);
@@ -175,9 +149,10 @@ async fn run(
             }
             Stop::Sent { number, trapped, sent } => {
                 let answer = pin!(request::answer(&thread));
-                let mut result = counters::watch(&thread, number, true, answer).await.output;
+                let mut result =
+                    counters::watch(&thread.process.counters, number, true, answer).await.output;
                 stages::answered(number, trapped, sent);
-                if result == Err(request::AT_HOME) {
+                if result == Err(call::AT_HOME) {
                     let arguments = context.call_arguments();
                     result = at_home(&thread, number, arguments, trapped, false).await;
                 }
@@ -233,10 +208,10 @@ async fn run(
             drop(space);
             user::release(&mut context);
             user::leave_space();
-            core_loop::thread_ended();
+            machine::thread_ended();
             return Some((context, idle));
         }
-        if now_ns >= slice.end_ns(task::has_woken()) || servers::is_any_waiting() {
+        if now_ns >= slice.end_ns(task::has_woken()) || machine::is_any_waiting() {
             task::yield_now().await;
             if is_used_up {
                 slice = whole_slice(&thread);
@@ -248,7 +223,7 @@ async fn run(
     drop(context);
     process::exit::finish_thread(thread).await;
     user::leave_space();
-    core_loop::thread_ended();
+    machine::thread_ended();
     None
 }
 
@@ -310,13 +285,13 @@ fn stay_in_user_mode(
     space: &Arc<AddressSpace>,
     slice: &Slice,
 ) -> Stop {
-    counters::note_entry(thread);
+    counters::note_entry(thread.tid().0.unsigned_abs(), &thread.counters);
     loop {
         if task::has_ready() {
             time::interrupt_at(slice.end_ns(task::has_woken()));
         }
         let trap = user::run(context, space.handle(), || {
-            thread.has_attention() || servers::is_any_waiting()
+            thread.has_attention() || machine::is_any_waiting()
         });
         if trap != Trap::Interrupt {
             thread.counters.traps.add(1);
@@ -333,7 +308,7 @@ fn stay_in_user_mode(
         let arguments = context.call_arguments();
         let trapped = stages::stamp();
         if let Some(result) = posted::submit_at_once(number, &arguments, thread) {
-            counters::note_local(thread, number);
+            counters::note_local(&thread.process.counters, number);
             context.set_return_value(encode(result));
             continue;
         }
@@ -344,7 +319,7 @@ fn stay_in_user_mode(
                 let taken = stages::stamp();
                 match servers::answer_at_once(number, &arguments, thread, Some(space)) {
                     Some(value) => {
-                        counters::note_local(thread, number);
+                        counters::note_local(&thread.process.counters, number);
                         context.set_return_value(value);
                         stages::local(number, trapped, taken);
                         if is_timed {
@@ -359,9 +334,9 @@ fn stay_in_user_mode(
                 if !request::submit(thread, number, arguments) {
                     return Stop::Trap(trap);
                 }
-                counters::note_remote(thread, number);
+                counters::note_remote(&thread.process.counters, number);
                 match thread.slot.answer_soon() {
-                    Some(Err(request::AT_HOME)) => {
+                    Some(Err(call::AT_HOME)) => {
                         return Stop::Local { number, trapped, is_timed };
                     }
                     Some(result) => {
@@ -378,41 +353,6 @@ fn stay_in_user_mode(
     }
 }
 
-/// How a call goes now.
-struct Way {
-    path: CallPath,
-    /// Its cost is wanted for the account of its process.
-    is_timed: bool,
-}
-
-/// How a call goes now; `None` when it is unknown or must stay.
-#[inline]
-fn way_of(thread: &Thread, number: usize) -> Option<Way> {
-    let row = route::route(number)?;
-    if row.paths == Paths::LOCAL {
-        return None;
-    }
-    let core = servers::of_class(row.class).core();
-    let is_elsewhere = core != CpuId::current();
-    let way = match path() {
-        Wanted::Fixed(path) => {
-            Way { path: route::choose_path(row, path, is_elsewhere), is_timed: false }
-        }
-        Wanted::Auto if is_elsewhere && core_loop::is_at_hand(core) => {
-            let Choice { away, timed } = thread.process.counters.choose(number);
-            Way { path: if away { CallPath::Remote } else { CallPath::Local }, is_timed: timed }
-        }
-        Wanted::Auto => Way { path: CallPath::Local, is_timed: false },
-    };
-    Some(way)
-}
-
-/// A timed call has its answer.
-#[cold]
-fn note_cost(thread: &Thread, number: usize, away: bool, begin_ns: u64) {
-    thread.process.counters.observe(number, away, time::now_ns().wrapping_sub(begin_ns));
-}
-
 /// Has a call carried out on this core by its handler.
 async fn at_home(
     thread: &Arc<Thread>,
@@ -421,11 +361,11 @@ async fn at_home(
     trapped: u64,
     is_timed: bool,
 ) -> SysResult {
-    counters::note_local(thread, number);
+    counters::note_local(&thread.process.counters, number);
     let begin_ns = if is_timed { time::now_ns() } else { 0 };
     let call = Call::trapped(thread, number, arguments);
     let handler = pin!(dispatch::dispatch(&call));
-    let watched = counters::watch(thread, number, false, handler).await;
+    let watched = counters::watch(&thread.process.counters, number, false, handler).await;
     stages::local(number, trapped, trapped);
     if is_timed && !watched.waited {
         note_cost(thread, number, false, begin_ns);
@@ -439,21 +379,22 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
     let result = match way_of(thread, number).map(|way| way.path) {
         Some(CallPath::Local) => at_home(thread, number, arguments, trapped, false).await,
         Some(CallPath::Remote | CallPath::Posted) => {
-            counters::note_remote(thread, number);
+            counters::note_remote(&thread.process.counters, number);
             let answer = pin!(request::remote(thread, number, arguments));
-            let result = counters::watch(thread, number, true, answer).await.output;
+            let result =
+                counters::watch(&thread.process.counters, number, true, answer).await.output;
             stages::answered(number, trapped, trapped);
             match result {
-                Err(request::AT_HOME) => at_home(thread, number, arguments, trapped, false).await,
+                Err(call::AT_HOME) => at_home(thread, number, arguments, trapped, false).await,
                 result => result,
             }
         }
         None if route::route(number).is_none() => {
-            counters::note_local(thread, number);
-            Err(dispatch::unknown(number))
+            counters::note_local(&thread.process.counters, number);
+            Err(call::unknown(number))
         }
         None => {
-            counters::note_local(thread, number);
+            counters::note_local(&thread.process.counters, number);
             let call = Call::trapped(thread, number, arguments);
             let result = dispatch::dispatch_local(&call, context).await;
             stages::local(number, trapped, trapped);

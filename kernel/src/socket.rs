@@ -19,6 +19,9 @@ use net::unix::UnixSocket;
 
 use crate::process::Thread;
 
+/// Most bytes of control messages to be sent (`/proc/sys/net/core/optmem_max`).
+pub const CONTROL_LIMIT: u64 = 20_480;
+
 /// The behaviour of a socket's file. Its end is the end of the socket.
 pub struct SocketFile {
     socket: Arc<dyn Socket>,

@@ -100,6 +100,11 @@ pub fn route(number: usize) -> Option<&'static Route> {
     BY_NUMBER.get(number).copied().flatten()
 }
 
+/// Name of a call, for people.
+pub fn name(number: usize) -> &'static str {
+    route(number).map_or("unknown call", |row| row.name)
+}
+
 /// The path that a call takes when `wanted` is in force and `kernel_core_exists` tells whether
 /// another core could carry it out.
 pub fn choose_path(route: &Route, wanted: CallPath, kernel_core_exists: bool) -> CallPath {

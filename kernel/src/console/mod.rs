@@ -42,6 +42,8 @@ pub struct Channel {
     pub input: Arc<HostInput>,
     start: Once<Start>,
     start_arrived: base::wait::WaitQueue,
+    /// What is done when the host wants the program to end.
+    terminate: Once<fn(u32)>,
 }
 
 static CHANNEL: Once<Option<Channel>> = Once::new();
@@ -57,13 +59,14 @@ pub fn start() -> bool {
                     return None;
                 }
                 let port = Console::new(transport)?;
-                Machine::enable_line(window.line, crate::boot::device_core().index());
+                Machine::enable_line(window.line, crate::machine::device_core().index());
                 Some(Channel {
                     port,
                     output: Output::new(),
                     input: Arc::new(HostInput::new()),
                     start: Once::new(),
                     start_arrived: base::wait::WaitQueue::new(),
+                    terminate: Once::new(),
                 })
             })
         })
@@ -88,6 +91,11 @@ pub fn interrupt() {
 }
 
 impl Channel {
+    /// Says what is done with a signal number when the host wants the program to end.
+    pub fn on_terminate(&self, terminate: fn(u32)) {
+        self.terminate.call_once(|| terminate);
+    }
+
     /// What to run; waits until the host has said it.
     pub async fn start_request(&self) -> &Start {
         self.start_arrived.wait_until(|| self.start.get()).await
@@ -128,12 +136,14 @@ impl Channel {
             FrameKind::StdinEnd => self.input.end(),
             FrameKind::WindowSize => {
                 if let Ok(size) = WindowSize::read_from_bytes(payload) {
-                    crate::init::window_changed(size);
+                    terminal().set_window(size);
                 }
             }
             FrameKind::Terminate => {
                 if let Ok(signal) = u32::read_from_bytes(payload) {
-                    crate::init::terminate(signal);
+                    if let Some(terminate) = self.terminate.get() {
+                        terminate(signal);
+                    }
                 }
             }
             FrameKind::OutputCredit => {

@@ -150,7 +150,7 @@ impl AddressSpace {
 
     /// Takes the pages of a source out that lie in `pages`, wherever they are mapped. Private copies go
     /// with the end of a file, but stay when a hole is punched.
-    pub(super) fn drop_source_pages(&self, device: u64, inode: u64, pages: Range<u64>) {
+    pub fn drop_source_pages(&self, device: u64, inode: u64, pages: Range<u64>) {
         let mut inner = self.lock();
         let mut parts = Vec::new();
         for (start, area) in inner.areas.iter() {
@@ -173,7 +173,7 @@ impl AddressSpace {
     }
 
     /// Whether a program may write to a file through a shared mapping here, or gain the right to.
-    pub(super) fn may_write_source(&self, device: u64, inode: u64) -> bool {
+    pub fn may_write_source(&self, device: u64, inode: u64) -> bool {
         self.lock().areas.iter().any(|(_, area)| {
             let Backing::Object { object, .. } = &area.backing else { return false };
             !area.is_private()

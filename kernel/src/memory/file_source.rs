@@ -1,19 +1,14 @@
-//! Files as sources of pages, and what happens to mappings when a file is cut short: the pages that it
-//! lost are taken out of every address space, private copies included, so that the next touch is a
-//! fault and finds what the file is then.
+//! Files as sources of pages.
 
 use abi::Errno;
 use abi::fs::AllocateFlags;
 use alloc::sync::Arc;
 use base::memory::Frame;
-use core::ops::Range;
 use core::sync::atomic::Ordering;
-use fs::metadata::InodeId;
 use fs::{File, Inode, OpenFile};
 
 use super::layout::PAGE;
 use super::source::{PageSource, identity_of};
-use crate::process::table;
 
 /// A file that is mapped or executed. Keeps its inode alive.
 pub struct FileSource {
@@ -33,7 +28,6 @@ impl FileSource {
     /// What an open file offers for mapping. `EPERM` when the mapping could write to the file, now or
     /// after `mprotect`, and writing is sealed off.
     pub fn of_open_file(file: &OpenFile, is_writable: bool) -> Result<Arc<FileSource>, Errno> {
-        fs::mapped::observe(pages_gone);
         let inode = file.inode().clone();
         if is_writable && let Some(mappings) = inode.writable_mappings() {
             let add = |count: i32| if count < 0 { None } else { count.checked_add(1) };
@@ -53,24 +47,6 @@ impl Drop for FileSource {
             mappings.fetch_sub(1, Ordering::AcqRel);
         }
     }
-}
-
-/// Takes pages that a file has lost out of all address spaces. Files are rarely cut short while they
-/// are mapped, so nothing remembers who maps what: every process is asked.
-fn pages_gone(inode: InodeId, pages: Range<u64>) {
-    for process in table::processes() {
-        if let Some(space) = process.find_thread(|thread| Some(thread.space())) {
-            space.drop_source_pages(inode.device, inode.number, pages.clone());
-        }
-    }
-}
-
-/// Whether anybody may write to a file through a shared mapping.
-pub fn is_mapped_for_writing(inode: InodeId) -> bool {
-    table::processes().iter().any(|process| {
-        let space = process.find_thread(|thread| Some(thread.space()));
-        space.is_some_and(|space| space.may_write_source(inode.device, inode.number))
-    })
 }
 
 impl PageSource for FileSource {

@@ -11,13 +11,12 @@ use alloc::vec::Vec;
 use core::future::Future;
 use hal::UserContext as _;
 
-use crate::posted;
-
 use super::area::Object;
 use super::elf::{self, PROGRAM_HEADER_SIZE, Program};
 use super::image::{self, Placed};
 use super::layout::{Layout, PAGE, page_ceil, page_floor};
 use super::script::{self, START_SIZE};
+use super::sites::Sites;
 use super::source::PageSource;
 use super::space::{AddressSpace, LimitValues, ProgramRegions};
 use super::stack::{self, StackContents};
@@ -81,6 +80,8 @@ pub struct LoadRequest {
     pub limits: LimitValues,
     /// Personality of the process.
     pub personality: u32,
+    /// The program's calls are to be posted: its system-call instructions may be patched.
+    pub is_to_post: bool,
 }
 
 /// A program that is ready to run.
@@ -177,7 +178,9 @@ fn build(
     };
     let placed = image::place(&space, &object(&request.file), &program, layout.dynamic_base)?;
     let vdso_address = vdso::map(&space)?;
-    posted::prepare(&space);
+    if request.is_to_post {
+        Sites::install(&space);
+    }
     let interpreter = match &interpreter {
         Some((file, program)) => {
             let extent = program.extent();

@@ -30,6 +30,7 @@ mod maps;
 mod pin;
 mod remap;
 mod script;
+mod sites;
 mod source;
 mod space;
 mod stack;
@@ -42,17 +43,21 @@ pub use area::{AreaFlags, Backing, Object};
 pub use attach::{Attach, Attachment, Owner};
 pub use base::memory::reserve::available as available_frames;
 pub use fault::{Access, FaultSignal};
-pub use file_source::{FileSource, is_mapped_for_writing};
+pub use file_source::FileSource;
 pub use layout::{Layout, PAGE, USER_END, is_page_aligned, is_user_range, page_ceil, page_floor};
 pub use load::{Identity, LoadRequest, LoadedProgram, ProgramFile, ProgramLookup, load_program};
 pub use map::{MapRequest, Place};
 pub use pin::{SharedPage, SharedPlace};
 pub use remap::{Move, RemapRequest};
+pub use sites::Sites;
 pub use source::{PageSource, SharedStore};
 pub use space::{AddressSpace, Counters, LimitValues, MOST_AREAS, ProgramRegions};
 pub use strings::{LONGEST_STRING, StringList, space_limit};
 pub use user::{FutexKey, UserMemory};
 pub use user_io::{IoVector, MOST_BYTES, MOST_VECTORS, ShortRange, UserSink, UserSource};
+
+/// Pages that a handler touches before it gives the core to others.
+pub const PAGES_AT_ONCE: u64 = 256;
 
 #[cfg(test)]
 mod elf_tests_support;

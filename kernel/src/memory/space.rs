@@ -17,8 +17,7 @@ use base::user::{SpaceHandle, shootdown};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::call::PAGES_AT_ONCE;
-use crate::posted::Sites;
+use super::{PAGES_AT_ONCE, Sites};
 
 use super::area::{Area, AreaFlags, AreaMap, Backing};
 use super::attach::Owner;

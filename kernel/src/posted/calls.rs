@@ -20,8 +20,7 @@ use policy::table::number;
 use super::scanner::{self, LIMIT, Message};
 use super::syspage::{Origin, Parts};
 use super::{PROCESS_LIMIT, SPIN_LIMIT, Syspage};
-use crate::call::{Call, SysResult};
-use crate::dispatch;
+use crate::call::{self, Call, SysResult};
 use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, SharedPlace, is_page_aligned};
 use crate::process::Thread;
 
@@ -54,7 +53,7 @@ pub async fn serve(call: &Call) -> SysResult {
     match call.number() {
         number::ferry_wait => wait(call).await,
         number::ferry_cancel => cancel(call).await,
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }
 
@@ -76,7 +75,7 @@ pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
             Ok(0)
         }
         number::ferry_unregister => Err(Errno::ENOENT),
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }
 
@@ -170,7 +169,7 @@ pub async fn leave(thread: &Thread) {
     super::forget_core(parts.id);
     scanner::send(Message::Remove(syspage.clone()));
     syspage.drain().await;
-    thread.process.counters.absorb(thread, &syspage);
+    thread.process.counters.absorb(&thread.counters, syspage.posted_counts());
     unpin(&parts.space, parts.origin, parts.entries.frame());
     // The program may have put something else there: only what still shows these frames goes.
     let frames = [parts.control.frame(), parts.notification.frame(), parts.entries.frame()];

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `syspage` | what everybody may know of a syspage: pages, calls under way, who waits |
 //! | `scanner` | what its core alone has: where it stands in each syspage, which to look at |
-//! | `sites`, `trampoline` | unmodified programs: where they are patched, and their threads there |
+//! | `trampoline` | unmodified programs: their threads at the places that were patched (`memory::Sites`) |
 //! | `calls` | `ferry_register`, `ferry_unregister`, `ferry_wait`, `ferry_cancel` |
 //!
 //! One core scans: the first kernel core. It looks only at syspages of threads that are on an
@@ -21,7 +21,6 @@
 
 mod calls;
 mod scanner;
-mod sites;
 mod syspage;
 #[cfg(test)]
 mod tests;
@@ -36,17 +35,15 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 pub use calls::{leave, serve, serve_local, submit_at_once};
 pub use scanner::{Scanner, start};
-pub use sites::Sites;
 pub use syspage::Syspage;
 
 use policy::choice::Wanted;
 use policy::place::CoreSet;
 use policy::route::{self, CallPath, Support};
 
-use crate::memory::AddressSpace;
+use crate::call::encode;
 use crate::process::Thread;
-use crate::request::encode;
-use crate::{boot, core_loop, dispatch, run_user};
+use crate::{call, machine};
 
 /// Syspages that one process may have.
 const PROCESS_LIMIT: u32 = 256;
@@ -66,7 +63,7 @@ pub fn admit(posted: &PostedCall) -> Result<(), u64> {
     let number = usize::from(posted.number);
     let row = route::route(number).filter(|row| row.support != Support::None);
     let Some(row) = row else {
-        return Err(encode(Err(dispatch::unknown(number))));
+        return Err(encode(Err(call::unknown(number))));
     };
     if !route::may_be_posted(row) {
         return Err(encode(Err(must_trap())));
@@ -82,25 +79,23 @@ static ON_CORE: PerCpu<AtomicU32> = PerCpu::new([const { AtomicU32::new(0) }; ha
 
 /// The core that looks for posted calls.
 pub fn scanner_core() -> CpuId {
-    boot::device_core()
+    machine::device_core()
 }
 
 /// Whether users may spin for the scanner: not on the only core that runs programs.
 fn may_spin() -> bool {
-    boot::layout().application != CoreSet(1 << scanner_core().index())
+    machine::layout().application != CoreSet(1 << scanner_core().index())
 }
 
 /// Whether the scanner's core has nothing to do now, or a program to run: users do not spin for it.
 fn is_scanner_away() -> bool {
     let core = scanner_core();
-    task::is_parked(core) || core_loop::thread_count(core.index()) != 0
+    task::is_parked(core) || machine::thread_count(core.index()) != 0
 }
 
-/// Lets the program of a fresh address space post its calls, if that is the path in force.
-pub fn prepare(space: &AddressSpace) {
-    if run_user::path() == Wanted::Fixed(CallPath::Posted) && may_spin() {
-        Sites::install(space);
-    }
+/// Whether the calls of programs that do not know of it are to be posted: that is the path in force.
+pub fn is_for_all() -> bool {
+    machine::path() == Wanted::Fixed(CallPath::Posted) && may_spin()
 }
 
 /// A thread begins to run on this core: its syspage is looked at from now on.

@@ -14,8 +14,8 @@ use base::ring::Ring;
 use base::sync::Once;
 
 use super::{ON_CORE, Syspage};
-use crate::request::encode;
-use crate::{boot, counters, servers};
+use crate::call::encode;
+use crate::{counters, machine};
 
 /// Syspages that may exist.
 pub(super) const LIMIT: usize = 1024;
@@ -46,7 +46,7 @@ pub(super) fn send(message: Message) {
     {
         log::error!("the scanner's inbox is full, which cannot be");
     }
-    servers::wake(super::scanner_core());
+    machine::wake_scanner(super::scanner_core());
 }
 
 struct Owned {
@@ -107,7 +107,7 @@ impl Scanner {
     /// The scanner of this core: it has nothing to do unless this is the core that scans.
     pub fn here() -> Scanner {
         let scans = CpuId::current() == super::scanner_core();
-        let cores = boot::layout().application.iter().filter_map(CpuId::new);
+        let cores = machine::layout().application.iter().filter_map(CpuId::new);
         let cores = cores.filter(|_| scans).map(|core| ON_CORE.of(core));
         Scanner::of_cores(cores.collect())
     }

@@ -24,11 +24,10 @@ use base::wait::WaitQueue;
 use policy::table::CALL_LIMIT;
 
 use super::scanner::{self, Message};
-use crate::call::SysResult;
+use crate::call::{SysResult, encode};
 use crate::counters::Counter;
 use crate::memory::AddressSpace;
 use crate::process::Thread;
-use crate::request::encode;
 use crate::signal::Interruption;
 
 /// What ends the wait of one posted call.

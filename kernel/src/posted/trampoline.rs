@@ -23,12 +23,10 @@ use hal::{Trap, UserContext as _};
 use policy::table::number;
 
 use super::calls::bind;
-use super::sites::Sites;
 use super::syspage::{Origin, Syspage};
-use crate::call::SysResult;
-use crate::memory::{AddressSpace, PAGE};
+use crate::call::{SysResult, decode};
+use crate::memory::{AddressSpace, PAGE, Sites};
 use crate::process::Thread;
-use crate::request::decode;
 use crate::signal;
 
 /// The answer of a posted call that the kernel finished, and its number.

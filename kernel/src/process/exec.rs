@@ -288,6 +288,7 @@ async fn execute(
         environment,
         limits,
         personality: thread.process.personality.load(Ordering::Relaxed),
+        is_to_post: posted::is_for_all(),
     };
     let program = memory::load_program(request, &finder).await?;
 
@@ -376,7 +377,7 @@ fn become_program(thread: &Arc<Thread>, space: Arc<AddressSpace>, decision: Deci
 }
 
 /// Starts a program as a child of the first process: finds `path` as the superuser sees it, loads it,
-/// and makes its process. The caller starts the thread with the registers by `run_user::start`.
+/// and makes its process. The caller starts the thread with the registers by `process::start`.
 ///
 /// # Errors
 /// Those of `execve`.
@@ -418,6 +419,7 @@ async fn load_first(
         environment,
         limits: memory_limits(thread),
         personality: 0,
+        is_to_post: posted::is_for_all(),
     };
     let program = memory::load_program(request, &finder).await?;
     drop(thread.set_space(program.space));

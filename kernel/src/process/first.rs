@@ -40,7 +40,7 @@ pub fn start(root: Location) -> Result<(), Errno> {
         vfork: None,
     });
     fs::terminal::set_signal_sender(super::session::signal_group);
-    fs::file::set_sender(crate::servers::file::tell_owner);
+    fs::mapped::observe(super::mapped::pages_gone);
     table::start(|thread_limit| {
         let signals = ProcessSignals::new();
         signals.protect();

@@ -30,7 +30,6 @@ use super::thread::{NewThread, Thread};
 use crate::call::{Call, SysResult};
 use crate::ipc::undo::UndoShare;
 use crate::memory::{USER_END, UserMemory};
-use crate::run_user;
 
 /// What a new thread or process is to be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -147,7 +146,7 @@ pub async fn clone_thread(
     if request.has(CLONE_CHILD_SETTID) {
         let _ = UserMemory::new(child.space()).write_value(request.child_tid, &tid.0).await;
     }
-    if run_user::start(child.clone(), registers).is_err() {
+    if super::start(child.clone(), registers).is_err() {
         // It has a number and a place in the tree, so it must go the way of all threads.
         child.request_exit(0);
         child.process.exit_signal.store(0, Ordering::Relaxed);

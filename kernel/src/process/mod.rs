@@ -20,6 +20,13 @@
 //!         FILE_TABLE   one file table; one directory context
 //! ```
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use base::memory::OutOfMemory;
+use base::sync::Once;
+use base::user::UserContext;
+
 pub mod access;
 pub mod credentials;
 pub mod directory;
@@ -30,6 +37,7 @@ pub mod first;
 pub mod fork;
 pub mod ids;
 pub mod limits;
+pub mod mapped;
 pub mod pidfd;
 #[expect(clippy::module_inception, reason = "it holds the type `Process`")]
 pub mod process;
@@ -52,3 +60,18 @@ pub use ids::{INIT, Pid, Tid};
 pub use limits::{Limits, Resource};
 pub use process::Process;
 pub use thread::{Interrupted, Thread};
+
+/// Starts a thread, which has these registers, on a core of its choice.
+type Starter = fn(Arc<Thread>, Box<UserContext>) -> Result<(), OutOfMemory>;
+
+static STARTER: Once<Starter> = Once::new();
+
+/// Says how threads are started. Called once, at boot.
+pub fn hand_in(starter: Starter) {
+    STARTER.call_once(|| starter);
+}
+
+/// Starts a thread with these registers.
+pub fn start(thread: Arc<Thread>, registers: Box<UserContext>) -> Result<(), OutOfMemory> {
+    STARTER.get().map_or(Err(OutOfMemory), |start| start(thread, registers))
+}

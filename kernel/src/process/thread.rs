@@ -26,11 +26,11 @@ use super::fork::VforkGate;
 use super::ids::Tid;
 use super::process::Process;
 use super::schedule::Schedule;
+use crate::call::CallSlot;
 use crate::counters::ThreadCounters;
 use crate::ipc::undo::UndoShare;
 use crate::memory::AddressSpace;
 use crate::posted::Syspage;
-use crate::request::CallSlot;
 use crate::signal::ThreadSignals;
 use crate::time::ProcessorTime;
 

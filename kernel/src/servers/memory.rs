@@ -15,12 +15,11 @@ use fs::OpenFile;
 use fs::file::Mapping;
 use policy::table::number;
 
-use crate::call::{Call, PAGES_AT_ONCE, Pace, SysResult};
-use crate::dispatch;
+use crate::call::{self, Call, Pace, SysResult};
 use crate::memory::{
     AddressSpace, AreaFlags, Backing, FileSource, LimitValues, MapRequest, Move, Object, PAGE,
-    Place, RemapRequest, SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range,
-    page_ceil, page_floor,
+    PAGES_AT_ONCE, Place, RemapRequest, SharedStore, USER_END, UserMemory, is_page_aligned,
+    is_user_range, page_ceil, page_floor,
 };
 use crate::process::Pid;
 use crate::process::limits::{Limits, Resource};
@@ -47,7 +46,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::membarrier => membarrier(call),
         number::process_vm_readv => process_vm(call, false).await,
         number::process_vm_writev => process_vm(call, true).await,
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }
 

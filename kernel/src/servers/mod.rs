@@ -18,9 +18,9 @@ pub mod signal;
 pub mod time;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use base::cpu::{CpuId, PerCpu};
+use base::cpu::CpuId;
 use base::panic::catch;
 use base::ring::Ring;
 use base::sync::Once;
@@ -29,13 +29,20 @@ use policy::place::{self, Layout};
 use policy::route::{self, CLASS_COUNT, Class};
 use policy::table::number;
 
+use crate::call::Call;
+use crate::machine;
 use crate::memory::AddressSpace;
 use crate::process::Thread;
-use crate::request::Request;
 
 /// Requests that may wait in front of one server. A caller that finds the queue full yields and
 /// tries again.
 const QUEUE_CAPACITY: usize = 256;
+
+/// A remote call in a server's queue.
+pub struct Request {
+    /// The call; its thread's slot takes the answer.
+    pub call: Call,
+}
 
 /// A serial executor of the requests of one class.
 pub struct Server {
@@ -45,15 +52,9 @@ pub struct Server {
     queue: Ring<Request>,
     /// Requests taken so far.
     pub served: AtomicU64,
-    /// Times that a handler panicked and the server was restarted.
-    pub restarts: AtomicU64,
 }
 
 static SERVERS: Once<[Server; CLASS_COUNT]> = Once::new();
-
-/// Which servers of each core may have requests, one bit per class, and whether its scanner has a
-/// message: set after something was queued, cleared before the queue is looked at.
-static WAITING: PerCpu<AtomicU32> = PerCpu::new([const { AtomicU32::new(0) }; hal::MAX_CPUS]);
 
 const CLASSES: [Class; CLASS_COUNT] = [
     Class::File,
@@ -74,7 +75,6 @@ pub fn start(layout: &Layout) {
             core: AtomicUsize::new(place::server_core(layout, class)),
             queue: Ring::new(QUEUE_CAPACITY),
             served: AtomicU64::new(0),
-            restarts: AtomicU64::new(0),
         })
     });
 }
@@ -82,30 +82,6 @@ pub fn start(layout: &Layout) {
 /// All servers, by class.
 pub fn all() -> &'static [Server] {
     SERVERS.get().map_or(&[], |servers| servers.as_slice())
-}
-
-/// The bit of the scanner's messages, behind those of the classes.
-const SCANNER: u32 = 1 << CLASS_COUNT;
-
-/// A message waits for the scanner of a core.
-pub fn wake(core: CpuId) {
-    WAITING.of(core).fetch_or(SCANNER, Ordering::Release);
-    task::ring_doorbell(core);
-}
-
-/// Takes note of the servers of this core that have requests, one bit per class. Whoever leaves
-/// requests in a queue says so (`Server::note_waiting`).
-#[inline]
-pub fn take_waiting() -> u32 {
-    let waiting = WAITING.here();
-    // The exchange is a full fence: what is queued after it sets a bit again.
-    if waiting.load(Ordering::Relaxed) == 0 { 0 } else { waiting.swap(0, Ordering::AcqRel) }
-}
-
-/// Whether this core is wanted: its servers may have requests, or its scanner a message.
-#[inline]
-pub fn is_any_waiting() -> bool {
-    WAITING.here().load(Ordering::Relaxed) != 0
 }
 
 /// The server of a call.
@@ -162,14 +138,9 @@ impl Server {
     /// back when the queue is full.
     pub fn submit(&self, request: Request) -> Result<(), Request> {
         self.queue.push(request)?;
-        self.note_waiting();
+        machine::note_waiting(self.core(), self.class);
         task::ring_doorbell(self.core());
         Ok(())
-    }
-
-    /// Requests wait: the server's core finds them by one look.
-    pub fn note_waiting(&self) {
-        WAITING.of(self.core()).fetch_or(1 << self.class as u8, Ordering::Release);
     }
 
     /// Whether no request waits.

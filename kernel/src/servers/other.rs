@@ -8,8 +8,7 @@ use core::sync::atomic::Ordering;
 use hal::PAGE_SIZE;
 use policy::table::number;
 
-use crate::call::{Call, Pace, SysResult};
-use crate::dispatch;
+use crate::call::{self, Call, Pace, SysResult};
 use crate::posted;
 use crate::process::{Capability, system, table};
 
@@ -33,7 +32,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::getcpu => getcpu(call).await,
         number::getrandom => getrandom(call).await,
         number::ferry_wait | number::ferry_cancel => posted::serve(call).await,
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }
 

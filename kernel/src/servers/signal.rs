@@ -12,8 +12,7 @@ use base::user::UserContext;
 use hal::UserContext as _;
 use policy::table::number;
 
-use crate::call::{Call, SysResult};
-use crate::dispatch;
+use crate::call::{self, Call, SysResult};
 use crate::process::{Credentials, INIT, Pid, Process, Thread, Tid, table};
 use crate::signal::timers::Which;
 use crate::signal::{self, RestartBlock, SignalInfo};
@@ -38,7 +37,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::setitimer => setitimer(call).await,
         number::getitimer => getitimer(call).await,
         number::restart_syscall => restart_syscall(call).await,
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }
 
@@ -50,7 +49,7 @@ pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
             Ok(0)
         }
         number::sigaltstack => sigaltstack(call, context.stack_pointer()).await,
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }
 

@@ -1,9 +1,10 @@
 //! `ferry check`: what has to hold before something lands, apart from the tests: format, lints, the
-//! directions of dependencies, the rules of the house, scripts, and generated pages.
+//! directions of dependencies, between crates and inside the kernel, the rules of the house, scripts, and generated pages.
 //!
 //! A tool that is not installed is named and left out; everything else that fails fails the check.
 
 mod directions;
+mod floors;
 mod rules;
 mod source;
 
@@ -40,9 +41,10 @@ enum Outcome {
 /// Carries out `ferry check`; returns whether all is well.
 pub fn run(root: &Path) -> Result<bool> {
     type Check = fn(&Path) -> Result<Outcome>;
-    let checks: [(&str, Check); 6] = [
+    let checks: [(&str, Check); 7] = [
         ("rules of the house", |root| Ok(listed(rules::violations(root)?))),
         ("dependency directions", |root| Ok(listed(directions::violations(root)?))),
+        ("floors inside the kernel", |root| Ok(listed(floors::violations(root)?))),
         ("format", format),
         ("scripts", scripts),
         ("generated pages", generated),

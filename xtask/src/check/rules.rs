@@ -35,7 +35,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-fn list_sources(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+pub(super) fn list_sources(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let entries =
         fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
     for entry in entries {

@@ -29,6 +29,7 @@ fn request(file: ProgramFile) -> LoadRequest {
         environment: StringList::from_slices(&[b"HOME=/"]).unwrap(),
         limits: LimitValues::default(),
         personality: 0,
+        is_to_post: false,
     }
 }
 

@@ -11,15 +11,19 @@
 //! /proc/PID/task/TID/ferry    traps 17                    one counter per line
 //! ```
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::console::{CORE_COUNTERS, call_way};
 use base::cpu::CpuId;
+use policy::route;
+use policy::table::CALL_LIMIT;
 
 use super::process::Subject;
 use super::{Text, put};
-use crate::{counters, dispatch, polls, stages};
+use crate::process::Process;
+use crate::{counters, polls, stages};
 
 type Generated = Result<Vec<u8>, Errno>;
 
@@ -40,7 +44,7 @@ pub(super) fn stamps() -> Generated {
     put!(text, "call way calls served trapped sent taken handled answered\n");
     for (number, way, stamps) in stages::all() {
         let way = call_way::NAMES.get(way).copied().unwrap_or("?");
-        put!(text, "{} {way} {} {}", dispatch::name(number), stamps.calls, stamps.served);
+        put!(text, "{} {way} {} {}", route::name(number), stamps.calls, stamps.served);
         for sum in stamps.sums {
             put!(text, " {sum}");
         }
@@ -54,7 +58,7 @@ pub(super) fn handler_polls() -> Generated {
     let mut text = Text::default();
     put!(text, "call polls longest_ns\n");
     for (number, count, longest_ns) in polls::all() {
-        put!(text, "{} {count} {longest_ns}\n", dispatch::name(number));
+        put!(text, "{} {count} {longest_ns}\n", route::name(number));
     }
     Ok(text.0)
 }
@@ -65,7 +69,8 @@ pub(super) fn calls(subject: &Subject) -> Generated {
     if subject.is_thread() {
         let thread = subject.thread()?;
         let counters = &thread.counters;
-        let posted = counters.posted(thread.syspage().as_deref());
+        let here = thread.syspage().map_or(0, |syspage| syspage.posted_counts().sum());
+        let posted: u64 = counters.posted_before.get() + here;
         let (traps, doorbells) = (counters.traps.get(), counters.doorbells.get());
         put!(text, "traps {traps}\nposted {posted}\ndoorbells {doorbells}\n");
         put!(text, "switches {}\n", counters.switches.get());
@@ -73,8 +78,8 @@ pub(super) fn calls(subject: &Subject) -> Generated {
     }
     put!(text, "call posted remote local spins waits home_ns away_ns choice\n");
     let process = subject.process()?;
-    for (number, counts) in counters::of_process(&process) {
-        match dispatch::name(number) {
+    for (number, counts) in process.counters.calls(posted_calls(&process)) {
+        match route::name(number) {
             "unknown call" => put!(text, "{number}"),
             name => put!(text, "{name}"),
         }
@@ -85,4 +90,16 @@ pub(super) fn calls(subject: &Subject) -> Generated {
         put!(text, " {posted} {remote} {local} {spins} {waits} {home_ns} {away_ns} {choice}\n");
     }
     Ok(text.0)
+}
+
+/// What the process has posted, per call number, at the syspages that it has now.
+fn posted_calls(process: &Process) -> Vec<u64> {
+    // Kept until the lock of the process is free again: the last one to let go frees pages.
+    let mut syspages = Vec::new();
+    process.for_each_thread(|thread| syspages.extend(thread.syspage()));
+    let mut counts = vec![0; CALL_LIMIT];
+    for syspage in &syspages {
+        counts.iter_mut().zip(syspage.posted_counts()).for_each(|(sum, count)| *sum += count);
+    }
+    counts
 }

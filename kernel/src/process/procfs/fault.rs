@@ -12,14 +12,13 @@ use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::future::Future;
-use core::sync::atomic::Ordering;
 use core::task::{Context, Waker};
 
 use abi::Errno;
 use fs::Identity;
 use fs::pseudo::{Content, Entry};
 
-use crate::{injection, servers};
+use crate::{counters, injection};
 
 /// Until the kernel panics that was told to.
 const DELAY_NS: u64 = 10_000_000;
@@ -50,9 +49,7 @@ pub(super) fn entry(number: u64) -> Entry {
 
 impl Content for Fault {
     fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
-        let restarts: u64 =
-            servers::all().iter().map(|server| server.restarts.load(Ordering::Relaxed)).sum();
-        Ok(format!("restarts {restarts}\n").into_bytes())
+        Ok(format!("restarts {}\n", counters::restarts()).into_bytes())
     }
 
     fn write(&self, _: &Identity, _: u64, bytes: &[u8]) -> Result<usize, Errno> {

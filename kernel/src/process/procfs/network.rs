@@ -13,7 +13,7 @@ use net::unix::{self, MOST_DATAGRAMS, MOST_WAITING};
 use super::directory::{Fixed, MakeEntry};
 use super::settings::{directory, value};
 use super::{Text, put};
-use crate::servers::network::CONTROL_LIMIT;
+use crate::socket::CONTROL_LIMIT;
 
 /// The flag of a socket that takes connections (`__SO_ACCEPTCON`).
 const LISTENS: u32 = 1 << 16;

@@ -18,7 +18,7 @@ use hal::PAGE_SIZE;
 
 use super::directory::{Fixed, MakeEntry};
 use super::{Text, network, number, put, sysvipc};
-use crate::core_loop;
+use crate::call;
 use crate::process::credentials::LAST_CAPABILITY;
 use crate::process::file_table::DESCRIPTOR_LIMIT;
 use crate::process::ids::PID_LIMIT;
@@ -265,9 +265,7 @@ const KERNEL: &[(&str, MakeEntry)] = &[
     kept!("overflowuid", 65534, 0, 65535),
     kept!("panic", 0, -INT - 1, INT),
     kept!("panic_on_oops", 0, 0, INT),
-    ("pending_calls_per_user", |number| {
-        value(number, u64::from(core_loop::PENDING_CALLS_OF_A_USER))
-    }),
+    ("pending_calls_per_user", |number| value(number, u64::from(call::PENDING_CALLS_OF_A_USER))),
     kept!("perf_event_max_sample_rate", 100_000, 1, INT),
     kept!("perf_event_paranoid", 2, -1, INT),
     ("pid_max", |number| value(number, u64::from(PID_LIMIT.unsigned_abs()))),

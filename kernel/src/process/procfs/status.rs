@@ -14,7 +14,7 @@ use hal::PAGE_SIZE;
 
 use super::process::Subject;
 use super::{Text, put};
-use crate::boot;
+use crate::machine;
 use crate::memory::{AddressSpace, UserMemory};
 use crate::process::process::UsageSum;
 use crate::process::thread::Resources;
@@ -246,7 +246,7 @@ pub(super) fn status(subject: &Subject) -> Generated {
     signal_lines(&mut text, &process, thread.as_ref());
     if let Some(thread) = &thread {
         privilege_lines(&mut text, thread);
-        let cores = boot::layout().application.0 & thread.affinity.load(Ordering::Relaxed);
+        let cores = machine::layout().application.0 & thread.affinity.load(Ordering::Relaxed);
         put!(text, "Cpus_allowed:\t{cores:x}\nCpus_allowed_list:\t");
         core_ranges(&mut text, cores);
         put!(text, "Mems_allowed:\t1\nMems_allowed_list:\t0\n");

@@ -12,7 +12,7 @@ use fs::pseudo::{Directory, Entry, Listed, PseudoFs};
 
 use super::directory::{Fixed, MakeEntry};
 use super::number;
-use crate::boot;
+use crate::machine;
 
 /// Magic number of the file system, for `statfs`.
 const MAGIC: i64 = 0x6265_6572;
@@ -60,7 +60,7 @@ fn ranges(numbers: &[usize]) -> String {
 }
 
 fn cores() -> Vec<usize> {
-    boot::layout().application.iter().collect()
+    machine::layout().application.iter().collect()
 }
 
 const ROOT: &[(&str, MakeEntry)] = &[

@@ -8,7 +8,7 @@ use base::memory::frame_counts;
 use hal::{Contract, Machine, PAGE_SIZE};
 
 use super::{Text, put};
-use crate::boot;
+use crate::machine;
 use crate::process::system::{self as facts, RELEASE, SYSTEM, VERSION};
 use crate::process::table;
 
@@ -20,7 +20,7 @@ const KIB_PER_PAGE: u64 = PAGE_SIZE as u64 / 1024;
 
 /// Cores that programs run on, with their numbers.
 fn application_cores() -> Vec<usize> {
-    boot::layout().application.iter().collect()
+    machine::layout().application.iter().collect()
 }
 
 pub(super) fn command_line() -> Generated {

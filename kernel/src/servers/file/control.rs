@@ -18,7 +18,7 @@ use super::descriptor::{duplicate_from, install};
 use super::owner;
 use super::support::usable;
 use crate::call::{Call, SysResult};
-use crate::memory::is_mapped_for_writing;
+use crate::process::mapped::is_mapped_for_writing;
 use crate::process::{Capability, Interrupted};
 
 /// Commands that work on a mere place (`O_PATH`).

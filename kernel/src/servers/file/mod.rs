@@ -40,8 +40,7 @@ mod transfer;
 
 use policy::table::number;
 
-use crate::call::{Call, SysResult};
-use crate::dispatch;
+use crate::call::{self, Call, SysResult};
 use extended::Target;
 
 pub use descriptor::{descriptor_limit, pipe, pipe2};
@@ -174,6 +173,6 @@ pub async fn serve(call: &Call) -> SysResult {
         number::mknodat => change::mknodat(call).await,
         number::mount => mount::mount(call).await,
         number::umount2 => mount::umount2(call).await,
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }

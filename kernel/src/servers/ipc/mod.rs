@@ -9,8 +9,7 @@ mod shm;
 
 use policy::table::number;
 
-use crate::call::{Call, SysResult};
-use crate::dispatch;
+use crate::call::{self, Call, SysResult};
 
 pub use futex::continue_futex_wait;
 
@@ -39,6 +38,6 @@ pub async fn serve(call: &Call) -> SysResult {
         number::mq_getsetattr => mqueue::mq_getsetattr(call).await,
         number::pipe => super::file::pipe(call).await,
         number::pipe2 => super::file::pipe2(call).await,
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }

@@ -11,13 +11,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::call::Call;
 use crate::process::{Capability, Pid, Resource, table};
-use crate::socket::PassedFile;
+use crate::socket::{CONTROL_LIMIT, PassedFile};
 
 /// Bytes of a header.
 const HEADER: usize = size_of::<ControlHeader>();
-/// Most bytes of control messages to be sent (`/proc/sys/net/core/optmem_max`).
-pub const CONTROL_LIMIT: u64 = 20_480;
-
 /// Puts what the control messages of a `sendmsg` say into the message.
 pub async fn read(
     call: &Call,

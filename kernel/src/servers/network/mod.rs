@@ -32,12 +32,10 @@ use net::socket::Blocked;
 use policy::table::number;
 
 use super::file::support::usable;
-use crate::call::{Call, SysResult};
-use crate::dispatch;
+use crate::call::{self, Call, SysResult};
 use crate::process::Interrupted;
 use crate::socket;
 
-pub use control::CONTROL_LIMIT;
 pub use message::{read_from, told_once, write_at_once, write_to};
 
 /// Carries out a call of this class.
@@ -61,7 +59,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::recvmmsg => message::recvmmsg(call).await,
         number::setsockopt => option::setsockopt(call).await,
         number::getsockopt => option::getsockopt(call).await,
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }
 

@@ -26,8 +26,7 @@ use base::user::UserContext;
 use hal::{Contract, Machine, UserContext as _};
 use policy::table::number;
 
-use crate::call::{Call, SysResult};
-use crate::dispatch;
+use crate::call::{self, Call, SysResult};
 use crate::posted::trampoline;
 use crate::process::access::Observer;
 use crate::process::{Tid, exec, exit, fork, table};
@@ -106,7 +105,7 @@ pub async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
             base::task::yield_now().await;
             Ok(0)
         }
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }
 

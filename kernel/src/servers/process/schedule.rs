@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use policy::table::number;
 
-use crate::call::{Call, SysResult};
+use crate::call::{self, Call, SysResult};
+use crate::machine;
 use crate::process::schedule::{NICE_RANGE, priority_range};
 use crate::process::{Capability, Pid, Resource, Thread, Tid, table};
-use crate::{boot, dispatch};
 
 /// Bytes of the set of cores that the kernel keeps.
 const CORE_SET_SIZE: usize = 8;
@@ -36,7 +36,7 @@ pub(super) async fn serve(call: &Call) -> SysResult {
         number::sched_rr_get_interval => get_interval(call).await,
         number::getpriority => get_priority(call),
         number::setpriority => set_priority(call),
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }
 
@@ -60,7 +60,7 @@ async fn get_affinity(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let thread = find(call, call.int(0))?;
-    let set = thread.affinity.load(Ordering::Relaxed) & boot::layout().application.0;
+    let set = thread.affinity.load(Ordering::Relaxed) & machine::layout().application.0;
     call.user().write_value(call.argument(2), &set).await?;
     Ok(CORE_SET_SIZE as u64)
 }
@@ -73,7 +73,7 @@ async fn set_affinity(call: &Call) -> SysResult {
     let thread = find(call, call.int(0))?;
     may_schedule(call, &thread)?;
     let set = u64::from_le_bytes(bytes);
-    if set & boot::layout().application.0 == 0 {
+    if set & machine::layout().application.0 == 0 {
         return Err(Errno::EINVAL);
     }
     thread.affinity.store(set, Ordering::SeqCst);

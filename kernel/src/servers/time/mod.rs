@@ -17,8 +17,7 @@ use base::time;
 use policy::table::number;
 use zerocopy::IntoBytes;
 
-use crate::call::{Call, SysResult};
-use crate::dispatch;
+use crate::call::{self, Call, SysResult};
 use crate::memory::AddressSpace;
 use crate::process::{Capability, Thread};
 use crate::signal::RestartBlock;
@@ -49,7 +48,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::adjtimex => adjust::adjtimex(call).await,
         number::clock_adjtime => adjust::clock_adjtime(call).await,
         number::times => times(call).await,
-        _ => Err(dispatch::unknown(call.number())),
+        _ => Err(call::unknown(call.number())),
     }
 }
 

@@ -3,19 +3,29 @@
 //! A handler decodes all its arguments into typed values first, which may fail, and then acts. The
 //! caller's identity travels with the call: a handler never asks "who runs here".
 
+mod slot;
+
 use alloc::sync::Arc;
 use core::future::Future;
 use core::ops::Deref;
 use core::pin::pin;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
 use base::task;
 use fs::OpenFile;
+use policy::route;
+use policy::table::CALL_LIMIT;
 
-use crate::memory::UserMemory;
+use crate::memory::{PAGES_AT_ONCE, UserMemory};
 use crate::posted::Syspage;
 use crate::process::{Interrupted, Process, Thread};
 use crate::signal::{self, Interruption};
+
+pub use slot::{AT_HOME, CallSlot, decode, encode};
+
+/// Handlers of one user that may be pending on kernel cores.
+pub const PENDING_CALLS_OF_A_USER: u32 = 1024;
 
 /// What a handler answers: the value for the caller, or an error.
 pub type SysResult = Result<u64, Errno>;
@@ -96,9 +106,6 @@ impl Caller {
         }
     }
 }
-
-/// Pages that a handler touches before it gives the core to others.
-pub const PAGES_AT_ONCE: u64 = 256;
 
 /// How much of a long call has been done since others had their turn.
 pub struct Pace {
@@ -183,4 +190,19 @@ impl Call {
     pub fn file(&self, index: usize) -> Result<Arc<OpenFile>, Errno> {
         self.thread.files().get(self.int(index))
     }
+}
+
+/// `ENOSYS`, with one line in the log per number.
+pub fn unknown(number: usize) -> Errno {
+    static LOGGED: [AtomicU64; CALL_LIMIT / 64] = [const { AtomicU64::new(0) }; CALL_LIMIT / 64];
+    let first = match LOGGED.get(number / 64) {
+        Some(word) => {
+            word.fetch_or(1 << (number % 64), Ordering::Relaxed) >> (number % 64) & 1 == 0
+        }
+        None => false,
+    };
+    if first {
+        log::warn!("system call {number} ({}) is not supported", route::name(number));
+    }
+    Errno::ENOSYS
 }

@@ -28,7 +28,7 @@ use base::user::UserContext;
 use hal::{Contract, Machine, PostTrampoline, UserContext as _};
 use policy::patch::{self, Attempt};
 
-use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, SharedPlace, page_floor};
+use super::{AddressSpace, AreaFlags, PAGE, SharedPage, SharedPlace, page_floor};
 
 /// Places that remember how often a site has trapped.
 const REMEMBERED: usize = 64;
@@ -77,7 +77,7 @@ fn make_shared() -> Option<Shared> {
 /// The sites of one address space.
 pub struct Sites {
     /// The trampoline, as the machine describes it.
-    pub(super) trampoline: &'static PostTrampoline,
+    pub trampoline: &'static PostTrampoline,
     /// Where the stand-in for a control page is; the table of sites follows.
     data: u64,
     /// Where the trampoline is.
@@ -154,33 +154,33 @@ impl Sites {
     }
 
     /// What the second segment base of a thread without a syspage points to.
-    pub(super) fn stand_in(&self) -> u64 {
+    pub fn stand_in(&self) -> u64 {
         self.data
     }
 
     /// Where the trampoline is.
-    pub(super) fn code(&self) -> u64 {
+    pub fn code(&self) -> u64 {
         self.code
     }
 
     /// Where the table of sites is.
-    pub(super) fn table(&self) -> u64 {
+    pub fn table(&self) -> u64 {
         self.data + PAGE
     }
 
     /// Whether the program's sites are left alone.
-    pub(super) fn has_given_up(&self) -> bool {
+    pub fn has_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
 
     /// Whether `after` is the return address of a patched site.
-    pub(super) fn has(&self, after: u64) -> bool {
+    pub fn has(&self, after: u64) -> bool {
         self.patched.lock().contains(&after)
     }
 
     /// A call trapped at a site that is not patched: patches it when it is time and possible.
     #[inline]
-    pub(super) fn note_trap(&self, space: &AddressSpace, after: u64, context: &UserContext) {
+    pub fn note_trap(&self, space: &AddressSpace, after: u64, context: &UserContext) {
         let Some(seen) = self.seen.get(after as usize / 2 % REMEMBERED) else { return };
         let (word, attempt) = patch::count(seen.load(Ordering::Relaxed), after);
         seen.store(word, Ordering::Relaxed);
@@ -218,7 +218,7 @@ impl Sites {
     }
 
     /// Takes all patches back, for a program that uses what the trampoline needs.
-    pub(super) fn give_up(&self, space: &AddressSpace) {
+    pub fn give_up(&self, space: &AddressSpace) {
         self.given_up.store(true, Ordering::Relaxed);
         let patched = self.patched.lock();
         for after in patched.iter() {
