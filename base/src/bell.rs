@@ -26,4 +26,10 @@ impl Bell {
     pub fn answer(&self) {
         self.0.swap(0, Ordering::AcqRel);
     }
+
+    /// How it must not be done, for the model that finds it out.
+    #[cfg(loom)]
+    pub(crate) fn answer_by_a_store(&self) {
+        self.0.store(0, Ordering::Release);
+    }
 }

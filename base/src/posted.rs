@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 
 use abi::syspage::{ENTRY_COUNT, FLAG_LINK, pass_mark, status};
 
-use crate::primitives::{AtomicU32, AtomicU64, Ordering, prepare_write};
+use crate::primitives::{AtomicU32, AtomicU64, Ordering, fence, prepare_write};
 
 /// A 64-byte entry, as `abi::syspage::Entry` has it; number, flags and pass mark are one word.
 #[repr(C, align(64))]
@@ -72,10 +72,25 @@ impl Entries {
         self.at(index).status.load(Ordering::Acquire) == status::DONE
     }
 
-    /// Whether a kernel that has come to `head` may find something new.
-    pub fn may_have_work(&self, head: u32) -> bool {
-        let what = self.at(head as usize).what.load(Ordering::Relaxed);
-        self.is_submitted(head as usize) || (what >> 24) as u8 == pass_mark(head)
+    /// Whether a kernel that has come to `head` may find something new. The head moves meanwhile: it is
+    /// asked for again after the look, because the entry may have been taken and answered between the two,
+    /// and what the kernel has not taken is behind it. What the caller posted itself is never missed.
+    pub fn may_have_work(&self, head: impl Fn() -> u32) -> bool {
+        let mut seen = head();
+        for _ in 0..ENTRY_COUNT {
+            let what = self.at(seen as usize).what.load(Ordering::Relaxed);
+            if self.is_submitted(seen as usize) || (what >> 24) as u8 == pass_mark(seen) {
+                return true;
+            }
+            // `is_submitted` acquires: whoever sees an answer sees the head that was published before it.
+            let now = head();
+            if now == seen {
+                return false;
+            }
+            seen = now;
+        }
+        // Somebody else posts here, faster than this looks: a look too many does no harm.
+        true
     }
 
     #[inline]
@@ -160,11 +175,18 @@ impl InFlight {
     }
 
     /// Publishes the result of an entry under way. The scanner may have gone past it meanwhile: the
-    /// caller rings the scanner's doorbell afterwards.
-    pub fn complete(&self, entries: &Entries, index: usize, result: u64) {
+    /// caller rings the scanner's doorbell afterwards. True when the user has posted the entry again
+    /// already: the scanner may have looked while it still counted as under way and found nothing, so the
+    /// caller has it look once more.
+    #[must_use]
+    pub fn complete(&self, entries: &Entries, index: usize, result: u64) -> bool {
         // In this order: an entry that is submitted and not under way would be taken again.
         entries.complete(index, result);
         self.0.fetch_and(!(1 << (index % ENTRY_COUNT)), Ordering::AcqRel);
+        // With the fence in `Consumer::is_new`: either the scanner sees that the bit is gone, or this
+        // sees what the scanner saw.
+        fence(Ordering::SeqCst);
+        entries.is_submitted(index)
     }
 
     /// One bit per entry.
@@ -219,9 +241,21 @@ impl Consumer {
         if self.held != 0 && self.runnable(in_flight) != 0 {
             return true;
         }
-        let index = self.index();
-        let is_new = entries.is_submitted(index) && !self.is_busy(in_flight, index);
-        is_new || self.is_passed(entries)
+        self.is_new(entries, in_flight, self.index()) || self.is_passed(entries)
+    }
+
+    /// Whether an entry was posted and not taken.
+    #[inline]
+    fn is_new(&self, entries: &Entries, in_flight: &InFlight, index: usize) -> bool {
+        entries.is_submitted(index)
+            && (!self.is_busy(in_flight, index) || self.is_new_after_all(in_flight, index))
+    }
+
+    /// An entry was posted while its former call counts as under way: see `InFlight::complete`.
+    #[cold]
+    fn is_new_after_all(&self, in_flight: &InFlight, index: usize) -> bool {
+        fence(Ordering::SeqCst);
+        !self.is_busy(in_flight, index)
     }
 
     /// Entries that were taken and need wait no longer.
@@ -256,7 +290,7 @@ impl Consumer {
         }
         for step in 0..most {
             let index = self.index();
-            if !entries.is_submitted(index) || self.is_busy(in_flight, index) {
+            if !self.is_new(entries, in_flight, index) {
                 if !self.is_passed(entries) {
                     break;
                 }
@@ -319,9 +353,10 @@ impl Consumer {
         done
     }
 
-    /// Takes one entry that was held and has not begun, when the syspage goes away.
-    pub fn take_held(&mut self) -> Option<usize> {
-        let index = self.held.trailing_zeros() as usize;
+    /// Takes one entry of the `wanted` ones, one bit each, that was held and has not begun: when it is
+    /// cancelled, or the syspage goes away.
+    pub fn take_held(&mut self, wanted: u64) -> Option<usize> {
+        let index = (self.held & wanted).trailing_zeros() as usize;
         (index < ENTRY_COUNT).then(|| {
             self.held &= !(1 << index);
             index
@@ -515,7 +550,7 @@ mod tests {
             assert_eq!(both.serve(), [2], "round {round}");
             assert_eq!(both.entries.take_result(index), Some(20));
         }
-        both.in_flight.complete(&both.entries, waiting, 7);
+        assert!(!both.in_flight.complete(&both.entries, waiting, 7));
         assert_eq!(both.entries.take_result(waiting), Some(7));
         // And it is used again when its turn comes.
         let used: Vec<_> = (0..64)
@@ -541,7 +576,7 @@ mod tests {
             }
             assert!(posted >= 62, "round {round}: {posted}");
             if round % 3 == 0 {
-                both.in_flight.complete(&both.entries, waiting, 0);
+                assert!(!both.in_flight.complete(&both.entries, waiting, 0));
                 both.in_flight.begin(waiting);
             }
             assert_eq!(both.serve().len(), posted, "round {round}");
@@ -589,7 +624,7 @@ mod tests {
         both.post(4, 0).unwrap();
         assert_eq!(both.serve(), [1, 4]);
         assert_eq!(both.serve(), [0; 0]);
-        both.in_flight.complete(&both.entries, first, 0);
+        assert!(!both.in_flight.complete(&both.entries, first, 0));
         assert!(both.consumer.has_work(&both.entries, &both.in_flight));
         assert_eq!(both.serve(), [2, 3]);
     }

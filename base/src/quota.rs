@@ -13,9 +13,11 @@ pub enum Kind {
     PendingCalls,
     /// Pages that pipes may take.
     PipePages,
+    /// Signals that are pending with their information.
+    PendingSignals,
 }
 
-const KINDS: usize = 2;
+const KINDS: usize = 3;
 const TABLES: usize = 32;
 const PLACES: usize = 32;
 

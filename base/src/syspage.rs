@@ -99,7 +99,7 @@ impl ControlFrame {
     /// How far the kernel has come.
     #[inline]
     pub fn head(&self) -> u32 {
-        word!(self, AtomicU32, ControlPage.head).load(Ordering::Relaxed)
+        word!(self, AtomicU32, ControlPage.head).load(Ordering::Acquire)
     }
 
     /// The frame, to be mapped without the right to write.

@@ -45,12 +45,16 @@ struct syspage {
 /* Lives in memory that all processes share; each writes its own. */
 static struct shared {
     volatile uint32_t stop, failed;
+    /* All calls of the table instead of posted ones alone. */
+    uint32_t calls_all;
     /* The longest that the witness took for one round, and the victims of that moment. */
     volatile int64_t longest_ns;
     volatile uint64_t longest_seeds[8];
     struct progress {
         volatile uint64_t steps, seed;
-        char padding[112];
+        /* Of a worker: itself, and its child once that has become an ordinary user. */
+        volatile pid_t process, dropped;
+        char padding[104];
     } witness, workers[8];
 } *shared;
 

@@ -1,20 +1,25 @@
-/* A fuzzer of posted calls.
+/* A fuzzer of posted calls, and of all calls.
  *
  *     fuzz [--seconds N] [--seed N] [--workers N]     default: 60 seconds, a seed from the clock, 2 workers
- *     fuzz --victim SEED                              one victim alone, to look at
+ *     fuzz --calls 1 [...]                            every call of the table, by ordinary users, beside root's things
+ *     fuzz --victim SEED, fuzz --caller SEED          one victim or caller alone, to look at
  *
  * Workers start one victim after the other: a process whose threads register syspages and then do what no
  * program should, chosen by a seeded generator (victim.h), until it dies or is killed. Beside them a witness
  * (witness.h) makes posted and trapped calls and checks every answer. The parent prints progress and ends
  * with `fuzz ok: ...` and status 0, or `fuzz failed: ...` and 1: a wrong answer, somebody who makes no step
- * for STUCK_SECONDS, a promise to victims that was broken, or threads, tasks, files or frames that are not
+ * for STUCK_SECONDS, root's things changed or somebody with rights (estate.h), a promise to victims that was broken, or threads, tasks, files or frames that are not
  * given back. It always ends. Status 77: this kernel has no posted calls.
  */
 #include "common.h"
+#include "caller.h"
+#include "estate.h"
 #include "victim.h"
 #include "witness.h"
 
 enum { WORKERS_MAX = 8, STUCK_SECONDS = 30, FRAME_SLACK = 512 };
+/* No poll of a handler takes longer: a bound that holds on a machine whose host does something else. */
+#define POLL_BOUND_NS 5000000000LL
 
 /* Fields of /proc/ferry/counts that have to be as before, and frames_free, nearly. */
 static const char *const counted[] = {"tasks", "threads", "processes", "zombies", "file_tables", "descriptors"};
@@ -92,32 +97,6 @@ static void check_promises_as(unsigned user, uint64_t round)
     }
 }
 
-/* Starts victims until told to stop. */
-static void work(int worker, uint64_t seed)
-{
-    struct progress *me = &shared->workers[worker];
-    enter_own_directory(worker);
-    for (uint64_t round = 1; !shared->stop; round++) {
-        uint64_t victim_seed = mix(seed ^ (uint64_t)worker << 56 ^ round);
-        me->seed = victim_seed;
-        pid_t victim = start_child();
-        if (victim == 0) {
-            setpgid(0, 0);
-            be_victim(victim_seed, user_of(worker));
-        }
-        random_state = victim_seed ^ 0x5555;
-        int64_t patience_ns = (int64_t)(10 + random_below(random_below(4) ? 80 : 400)) * 1000000;
-        wait_with_patience(victim, patience_ns);
-        if (round % 3 == 0)
-            check_promises_as(user_of(worker), round);
-        if (round % 8 == 0)
-            kill_user(user_of(worker));
-        me->steps++;
-    }
-    kill_user(user_of(worker));
-    _exit(0);
-}
-
 /* Removes a directory with all that victims left there. */
 static void remove_tree(const char *path)
 {
@@ -127,6 +106,58 @@ static void remove_tree(const char *path)
         _exit(1);
     }
     wait_for(child);
+}
+
+static void remove_own_directory(int worker)
+{
+    char path[40];
+    snprintf(path, sizeof path, "/tmp/fuzz-%d", worker);
+    remove_tree(path);
+}
+
+static void drop_rights(unsigned user)
+{
+    if (syscall(SYS_setgroups, 0, NULL) == -1 || syscall(SYS_setresgid, user, user, user) == -1 ||
+        syscall(SYS_setresuid, user, user, user) == -1)
+        fail("victim: becoming an ordinary user", errno);
+}
+
+/* Starts victims until told to stop. */
+static void work(int worker, uint64_t seed)
+{
+    struct progress *me = &shared->workers[worker];
+    me->process = getpid();
+    enter_own_directory(worker);
+    for (uint64_t round = 1; !shared->stop; round++) {
+        uint64_t victim_seed = mix(seed ^ (uint64_t)worker << 56 ^ round);
+        me->seed = victim_seed;
+        pid_t victim = start_child();
+        if (victim == 0) {
+            setpgid(0, 0);
+            if (!shared->calls_all)
+                be_victim(victim_seed, user_of(worker));
+            drop_rights(user_of(worker));
+            me->dropped = getpid();
+            be_caller(victim_seed, user_of(worker));
+        }
+        random_state = victim_seed ^ 0x5555;
+        int64_t patience_ns = (int64_t)(10 + random_below(random_below(4) ? 80 : 400)) * 1000000;
+        /* A caller goes through hundreds of calls, of which some wait until they are interrupted. */
+        wait_with_patience(victim, shared->calls_all ? patience_ns * 8 : patience_ns);
+        me->dropped = 0;
+        if (round % 3 == 0)
+            check_promises_as(user_of(worker), round);
+        if (round % 8 == 0)
+            kill_user(user_of(worker));
+        if (round % 32 == 0 && shared->calls_all) {
+            remove_own_directory(worker);
+            remove_ipc_of_users();
+            enter_own_directory(worker);
+        }
+        me->steps++;
+    }
+    kill_user(user_of(worker));
+    _exit(0);
 }
 
 /* What was not given back; waits a while for threads that are on their way out. */
@@ -152,6 +183,23 @@ static int find_leaks(const struct counts *before, char *text, size_t size)
     }
 }
 
+/* The call whose longest poll was longest, and whether that is too long. */
+static int polls_are_short(void)
+{
+    static char text[60000];
+    char name[64], longest[64] = "none";
+    long long polls, span_ns, most_ns = 0;
+    slurp("/proc/ferry/polls", text, sizeof text);
+    for (char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n'))
+        if (sscanf(line + 1, "%63s %lld %lld", name, &polls, &span_ns) == 3 && span_ns > most_ns) {
+            most_ns = span_ns;
+            strcpy(longest, name);
+        }
+    snprintf(text, sizeof text, "fuzz: the longest poll was of %s: %lld us\n", longest, most_ns / 1000);
+    say(text);
+    return most_ns < POLL_BOUND_NS;
+}
+
 static pid_t start_witness(uint64_t seed)
 {
     pid_t witness = start_child();
@@ -163,7 +211,7 @@ static pid_t start_witness(uint64_t seed)
 int main(int count, char **words)
 {
     char text[600];
-    long seconds = 60, workers_count = 2;
+    long seconds = 60, workers_count = 2, calls_all = 0;
     uint64_t seed;
     if (syscall(SYS_getrandom, &seed, sizeof seed, 0) != sizeof seed)
         seed = (uint64_t)now_ns();
@@ -175,20 +223,23 @@ int main(int count, char **words)
             seed = strtoull(words[word + 1], NULL, 0);
         else if (strcmp(words[word], "--workers") == 0)
             workers_count = atol(words[word + 1]);
-        else if (strcmp(words[word], "--victim") == 0)
-            seconds = -1, seed = strtoull(words[word + 1], NULL, 0);
+        else if (strcmp(words[word], "--calls") == 0)
+            calls_all = atol(words[word + 1]) != 0;
+        else if (strcmp(words[word], "--victim") == 0 || strcmp(words[word], "--caller") == 0)
+            seconds = -1, calls_all = words[word][2] == 'c', seed = strtoull(words[word + 1], NULL, 0);
         else
             seconds = 0;
     }
     if (count % 2 == 0 && strcmp(words[1], "--nothing") == 0)
         return 0; /* What victims execute. */
     if (count % 2 == 0 || seconds == 0 || workers_count < 1 || workers_count > WORKERS_MAX) {
-        say("usage: fuzz [--seconds N] [--seed N] [--workers N] | --victim SEED\n");
+        say("usage: fuzz [--seconds N] [--seed N] [--workers N] [--calls 1] | --victim SEED | --caller SEED\n");
         return 64;
     }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         fail("shared memory", errno);
+    shared->calls_all = (uint32_t)calls_all;
     struct syspage page;
     if (open_syspage(&page) == -ENOSYS) {
         say("fuzz: this kernel has no posted calls\n");
@@ -197,7 +248,10 @@ int main(int count, char **words)
     close_syspage(&page);
     if (seconds == -1) {
         enter_own_directory(0);
-        be_victim(seed, user_of(0));
+        if (!calls_all)
+            be_victim(seed, user_of(0));
+        drop_rights(user_of(0));
+        be_caller(seed, user_of(0));
     }
     snprintf(text, sizeof text, "fuzz: %ld seconds, --seed %llu, %ld workers\n", seconds, (unsigned long long)seed,
              workers_count);
@@ -273,6 +327,10 @@ int main(int count, char **words)
         kill_user(user_of(i));
         remove_tree(text);
     }
+    if (calls_all)
+        remove_ipc_of_users();
+    if (!polls_are_short())
+        shared->failed = 1;
     if (!shared->failed && find_leaks(&before, text, sizeof text)) {
         note("not given back:", 0);
         say(text);

@@ -202,8 +202,13 @@ static void check_again(void)
     WITNESS_CHECK_EQ(open_syspage(&witness.page), 0);
 }
 
+static void make_estate(void);
+static void check_estate(void);
+static void remove_estate(void);
+
 __attribute__((noreturn)) static void be_witness(uint64_t seed)
 {
+    const int has_estate = shared->calls_all != 0;
     random_state = mix(seed ^ 0x3333);
     witness.self = (pid_t)syscall(SYS_getpid);
     witness.parent = (pid_t)syscall(SYS_getppid);
@@ -215,6 +220,8 @@ __attribute__((noreturn)) static void be_witness(uint64_t seed)
     WITNESS_CHECK_EQ(unlink("/tmp/fuzz-witness"), 0);
     WITNESS_CHECK_EQ(pipe(witness.ends), 0);
     WITNESS_CHECK_EQ(open_syspage(&witness.page), 0);
+    if (has_estate)
+        make_estate();
     while (!shared->stop) {
         int64_t start = now_ns();
         check_identity();
@@ -231,6 +238,8 @@ __attribute__((noreturn)) static void be_witness(uint64_t seed)
         case 6: check_again(); break;
         default: break;
         }
+        if (has_estate && shared->witness.steps % 16 == 0)
+            check_estate();
         int64_t span_ns = now_ns() - start;
         if (span_ns > shared->longest_ns) {
             shared->longest_ns = span_ns;
@@ -239,6 +248,8 @@ __attribute__((noreturn)) static void be_witness(uint64_t seed)
         }
         shared->witness.steps++;
     }
+    if (has_estate)
+        remove_estate();
     _exit(0);
 }
 

@@ -97,6 +97,8 @@ static int may_block(long number)
            number == SYS_poll || number == SYS_futex || number == SYS_wait4;
 }
 
+static uint32_t status_of(int index);
+
 static void complete(struct binding *binding, int index, long result)
 {
     struct ferry_entry *entry = &binding->entries[index];
@@ -151,6 +153,12 @@ static int visit(struct binding *binding)
     for (int step = 0; step < FERRY_ENTRIES; step++) {
         int index = (int)(binding->head + (uint32_t)step) % FERRY_ENTRIES;
         int before = (index + FERRY_ENTRIES - 1) % FERRY_ENTRIES;
+        if ((binding->held & bit(index)) && (bits(&binding->cancelled) & bit(index))) {
+            binding->held &= ~bit(index);
+            __atomic_fetch_and(&binding->cancelled, ~bit(index), __ATOMIC_SEQ_CST);
+            complete(binding, index, -EINTR);
+            found = 1;
+        }
         if ((binding->held & bit(index)) && !(bits(&binding->taken) & bit(before))) {
             binding->held &= ~bit(index);
             serve(binding, index, &binding->held_calls[index]);
@@ -267,19 +275,19 @@ static long do_cancel(int index)
 {
     if (index < 0 || index >= FERRY_ENTRIES)
         return -EINVAL;
-    if (!mine || !(bits(&mine->taken) & bit(index)) || (mine->held & bit(index)))
+    if (!mine || status_of(index) != FERRY_SUBMITTED)
         return -ENOENT;
-    while (!(bits(&mine->blocking) & bit(index)))
-        if (!(bits(&mine->taken) & bit(index)))
-            return 0;
+    /* What is posted and not taken yet will be; then it blocks, is held, or is over soon. */
     __atomic_fetch_or(&mine->cancelled, bit(index), __ATOMIC_SEQ_CST);
-    while (bits(&mine->blocking) & bit(index)) {
+    while (status_of(index) == FERRY_SUBMITTED) {
         pid_t carrier = __atomic_load_n(&mine->carriers[index], __ATOMIC_SEQ_CST);
-        if (carrier)
+        if ((bits(&mine->blocking) & bit(index)) && carrier)
             syscall(SYS_tgkill, getpid(), carrier, SIGUSR2);
+        __atomic_store_n(&mine->bells, 1, __ATOMIC_SEQ_CST);
         nap();
     }
-    return 0;
+    /* Whoever cancelled it took the bit away. */
+    return __atomic_fetch_and(&mine->cancelled, ~bit(index), __ATOMIC_SEQ_CST) & bit(index) ? -ENOENT : 0;
 }
 
 static long do_unregister(void)

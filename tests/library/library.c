@@ -228,6 +228,29 @@ CASE(a_link_waits_for_a_call_that_blocks)
     CHECK_EQ(ferry_result(ferry_post_linked(SYS_getpid)), getpid());
 }
 
+CASE(cancel_of_a_linked_call_does_not_wait)
+{
+    /* Its predecessor never ends by itself; what is linked to it goes on. */
+    int ends[2], first, second, third;
+    char byte = 0;
+    need_posting();
+    for (int round = 0; round < 20; round++) {
+        make_pipe(ends);
+        first = post_blocking_read(ends, &byte);
+        second = ferry_post_linked(SYS_dup, ends[0]);
+        third = ferry_post_linked(SYS_getpid);
+        if (round % 2)
+            CHECK_EQ(ferry_wait_one(second, &SHORT), -ETIMEDOUT);
+        CHECK_EQ(ferry_cancel(second), 0);
+        CHECK_EQ(ferry_result(second), -EINTR);
+        CHECK_EQ(ferry_result(third), getpid());
+        CHECK(!ferry_ready(first));
+        check_read(first, ends, &byte);
+        close(ends[0]);
+        close(ends[1]);
+    }
+}
+
 CASE(a_blocking_call_is_overtaken_for_many_laps)
 {
     int ends[2], index;

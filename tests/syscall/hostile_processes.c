@@ -453,3 +453,14 @@ CASE(maps_show_no_address_of_the_kernel)
     }
     CHECK(seen);
 }
+
+CASE(a_name_makes_no_lines_of_status)
+{
+    char text[4000];
+    CHECK_OK(prctl(PR_SET_NAME, "a\nUid:\t7\\", 0, 0, 0));
+    int fd = open("/proc/self/status", O_RDONLY);
+    ssize_t length = read(fd, text, sizeof text - 1);
+    CHECK(length > 0);
+    text[length] = 0;
+    CHECK(strncmp(text, "Name:\ta\\nUid:\t7\\\\\n", 18) == 0);
+}

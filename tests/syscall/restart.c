@@ -308,6 +308,62 @@ CASE(queued_signals_have_a_quota)
     CHECK_EXITED(child, 0);
 }
 
+CASE(queued_signals_of_all_processes_of_a_user_count)
+{
+    struct rlimit limit = {6, 6};
+    union sigval value = {0};
+    struct timespec none = {0, 0};
+    int ready[2], stop[2];
+    sigset_t set;
+    char byte, text[64];
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN + 5);
+    CHECK_OK(pipe(ready));
+    CHECK_OK(pipe(stop));
+    CHECK_OK(sigprocmask(SIG_BLOCK, &set, NULL));
+    pid_t holder = fork_or_fail();
+    if (holder == 0) {
+        CHECK_OK(setuid(4322)); /* A user of whom nothing is queued yet. */
+        CHECK_OK(setrlimit(RLIMIT_SIGPENDING, &limit));
+        close(stop[1]);
+        for (int i = 0; i < 4; i++)
+            CHECK_OK(sigqueue(getpid(), SIGRTMIN + 5, value));
+        CHECK_EQ(write(ready[1], "", 1), 1);
+        CHECK_EQ(read(stop[0], &byte, 1), 0);
+        _exit(0); /* What is pending is given back with the process. */
+    }
+    CHECK_EQ(read(ready[0], &byte, 1), 1);
+    pid_t other = fork_or_fail();
+    if (other == 0) {
+        CHECK_OK(setuid(4322));
+        CHECK_OK(setrlimit(RLIMIT_SIGPENDING, &limit));
+        close(stop[0]);
+        for (int i = 0; i < 2; i++)
+            CHECK_OK(sigqueue(getpid(), SIGRTMIN + 5, value));
+        CHECK_ERRNO(sigqueue(getpid(), SIGRTMIN + 5, value), EAGAIN);
+        CHECK_EQ(sigtimedwait(&set, NULL, &none), SIGRTMIN + 5);
+        CHECK_OK(sigqueue(getpid(), SIGRTMIN + 5, value));
+        CHECK_ERRNO(sigqueue(getpid(), SIGRTMIN + 5, value), EAGAIN);
+        CHECK_EQ(write(ready[1], "", 1), 1);
+        close(stop[1]);
+        /* The holder ends some time after that. */
+        while (sigqueue(getpid(), SIGRTMIN + 5, value) == -1) {
+            CHECK_EQ(errno, EAGAIN);
+            sleep_ms(1);
+        }
+        FILE *status = fopen("/proc/self/status", "r");
+        CHECK(status != NULL);
+        while (fgets(text, sizeof text, status) != NULL && strncmp(text, "SigQ:", 5) != 0)
+            ;
+        CHECK_STR(text, "SigQ:\t3/6\n");
+        _exit(0);
+    }
+    CHECK_EQ(read(ready[0], &byte, 1), 1);
+    close(stop[1]);
+    CHECK_EXITED(other, 0);
+    CHECK_EXITED(holder, 0);
+}
+
 CASE(wake_op_changes_and_wakes)
 {
     volatile uint32_t words[2] = {0, 5};

@@ -256,17 +256,24 @@ async fn cancel(call: &Call) -> SysResult {
     }
     let index = index as usize;
     let entries = &syspage.parts().entries;
-    // What is posted and not taken yet will be soon; only then can it be told.
+    if syspage.cancel(index) {
+        return Ok(0);
+    }
+    if !entries.is_submitted(index) {
+        return Err(Errno::ENOENT);
+    }
+    // What is posted and not taken yet will be soon; what waits for the entry before it is answered
+    // without having begun. Only the scanner tells the two apart.
+    syspage.want_cancel(index);
     let told = || {
         if syspage.cancel(index) {
             return Some(Ok(0));
         }
         (!entries.is_submitted(index)).then_some(Err(Errno::ENOENT))
     };
-    if let Some(result) = told() {
-        return result;
+    let taken = call.thread.interruptible(syspage.wait_until(told)).await;
+    if !syspage.want_no_cancel(index) {
+        return Ok(0);
     }
-    syspage.ring();
-    let taken = call.thread.interruptible(syspage.wait_until(told));
-    taken.await.unwrap_or(Err(Errno::ERESTARTNOINTR))
+    taken.unwrap_or(Err(Errno::ERESTARTNOINTR))
 }

@@ -92,6 +92,25 @@ impl Owned {
     }
 }
 
+impl Owned {
+    /// Answers what waits for the entry before it and was cancelled meanwhile.
+    #[cold]
+    fn cancel_held(&mut self) {
+        let Owned { syspage, consumer, .. } = self;
+        let wanted = syspage.cancel_wanted();
+        let mut is_any = false;
+        while let Some(index) = consumer.take_held(wanted) {
+            // In this order: whoever sees the answer sees that it was cancelled.
+            syspage.want_no_cancel(index);
+            syspage.parts().entries.complete(index, encode(Err(Errno::EINTR)));
+            is_any = true;
+        }
+        if is_any {
+            syspage.announce();
+        }
+    }
+}
+
 /// The scanner of one core.
 pub struct Scanner {
     /// Cores whose threads may post; empty on cores that do not scan.
@@ -172,6 +191,9 @@ impl Scanner {
         listed.retain(|&id| {
             let Some(owned) = Self::of(owned, id) else { return false };
             worked |= owned.visit(serve);
+            if owned.consumer.holds_any() {
+                owned.cancel_held();
+            }
             owned.is_listed = owned.has_work() || owned.consumer.holds_any();
             owned.is_listed
         });
@@ -258,7 +280,7 @@ fn refuse_rest(owned: &mut Owned) {
     let entries = &syspage.parts().entries;
     consumer.visit(entries, syspage.in_flight(), usize::from(u8::MAX), |_| Served::Done(cancelled));
     // The visit may have taken more that wait for what is under way.
-    while let Some(index) = consumer.take_held() {
+    while let Some(index) = consumer.take_held(u64::MAX) {
         entries.complete(index, cancelled);
     }
 }

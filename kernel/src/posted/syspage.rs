@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::Future;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;
 
 use abi::Errno;
@@ -113,6 +113,9 @@ pub struct Syspage {
     bell: Bell,
     /// The scanner has let go of it.
     removed: AtomicBool,
+    /// Entries that are to be cancelled if they wait for the one before them, which the scanner alone
+    /// knows; it takes the bit away when it has done so.
+    cancel_wanted: AtomicU64,
     /// Calls taken, per number; only the scanner's core counts.
     posted: Box<[Counter]>,
 }
@@ -127,6 +130,7 @@ impl Syspage {
             changed: WaitQueue::new(),
             bell: Bell::new(),
             removed: AtomicBool::new(false),
+            cancel_wanted: AtomicU64::new(0),
             posted: (0..CALL_LIMIT).map(|_| Counter::new()).collect(),
         }
     }
@@ -214,9 +218,11 @@ impl Syspage {
             self.changed.wake_all();
             return;
         }
-        self.in_flight.complete(&self.parts.entries, index, encode(result));
+        let is_posted_again = self.in_flight.complete(&self.parts.entries, index, encode(result));
         self.announce();
-        if CpuId::current() != super::scanner_core() {
+        if is_posted_again {
+            self.ring();
+        } else if CpuId::current() != super::scanner_core() {
             task::ring_doorbell(super::scanner_core());
         }
     }
@@ -229,8 +235,11 @@ impl Syspage {
             found.map(|place| withheld.swap_remove(place).1)
         };
         let Some(answer) = answer else { return false };
-        self.in_flight.complete(&self.parts.entries, index, answer);
-        task::ring_doorbell(super::scanner_core());
+        if self.in_flight.complete(&self.parts.entries, index, answer) {
+            self.ring();
+        } else {
+            task::ring_doorbell(super::scanner_core());
+        }
         true
     }
 
@@ -247,7 +256,7 @@ impl Syspage {
 
     /// Whether something may be posted that nobody has taken.
     pub(super) fn may_have_work(&self) -> bool {
-        self.parts.entries.may_have_work(self.parts.control.head())
+        self.parts.entries.may_have_work(|| self.parts.control.head())
     }
 
     /// Makes the scanner look, wherever the thread is.
@@ -270,6 +279,23 @@ impl Syspage {
             self.interruption(index).cancel();
         }
         under_way
+    }
+
+    /// Has the scanner cancel an entry if it finds that it waits for the one before it.
+    pub(super) fn want_cancel(&self, index: usize) {
+        self.cancel_wanted.fetch_or(1 << (index % ENTRY_COUNT), Ordering::SeqCst);
+        self.ring();
+    }
+
+    /// Takes the wish back, or says that it is fulfilled; whether it stood.
+    pub(super) fn want_no_cancel(&self, index: usize) -> bool {
+        let bit = 1 << (index % ENTRY_COUNT);
+        self.cancel_wanted.fetch_and(!bit, Ordering::SeqCst) & bit != 0
+    }
+
+    /// Entries that are to be cancelled, one bit each.
+    pub(super) fn cancel_wanted(&self) -> u64 {
+        self.cancel_wanted.load(Ordering::SeqCst)
     }
 
     /// The scanner has let go.

@@ -181,12 +181,13 @@ pub fn force(thread: &Arc<Thread>, info: SignalInfo) {
     if blocked || actions.ignores(signal) {
         actions.reset(signal);
     }
+    let room = super::send::room(&thread.process, thread, &info);
     let mut state = thread.signals.lock();
     if blocked {
         let mask = state.blocked.without(SignalSet::of(signal));
         thread.signals.set_blocked(&mut state, mask);
     }
-    let _ = state.pending.push(info, true);
+    let _ = state.pending.push(info, room);
     drop(state);
     thread.signals.raise_attention();
 }

@@ -9,6 +9,7 @@
 use alloc::vec::Vec;
 
 use abi::signal::{Signal, SignalSet};
+use base::quota::Charge;
 
 use super::info::SignalInfo;
 
@@ -31,7 +32,14 @@ pub enum Queued {
 pub struct PendingQueue {
     set: SignalSet,
     /// In order of arrival. A signal of `set` without an entry here has lost its information.
-    entries: Vec<SignalInfo>,
+    entries: Vec<Entry>,
+}
+
+/// A signal with its information, and what it takes of its receiver's `RLIMIT_SIGPENDING`.
+#[derive(Debug)]
+struct Entry {
+    info: SignalInfo,
+    _charge: Option<Charge>,
 }
 
 impl PendingQueue {
@@ -45,21 +53,16 @@ impl PendingQueue {
         self.set
     }
 
-    /// Signals kept with their information, which count against `RLIMIT_SIGPENDING`.
-    pub fn kept(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Puts a signal in. `has_room` says whether the sender's quota allows one more; the kernel's own
-    /// standard signals ignore it.
-    pub fn push(&mut self, info: SignalInfo, has_room: bool) -> Queued {
+    /// Puts a signal in. `charge` is the room for one more of the receiver's user, if there is any; the
+    /// kernel's own standard signals need none.
+    pub fn push(&mut self, info: SignalInfo, charge: Option<Charge>) -> Queued {
         let signal = info.signal;
         if !signal.is_real_time() && self.set.contains(signal) {
             return Queued::Merged;
         }
         let exempt = !signal.is_real_time() && info.code >= 0;
-        if (has_room || exempt) && self.entries.try_reserve(1).is_ok() {
-            self.entries.push(info);
+        if (charge.is_some() || exempt) && self.entries.try_reserve(1).is_ok() {
+            self.entries.push(Entry { info, _charge: charge });
             self.set.insert(signal);
             return Queued::Added;
         }
@@ -83,14 +86,14 @@ impl PendingQueue {
             return None;
         }
         let mut matching =
-            self.entries.iter().enumerate().filter(|(_, entry)| entry.signal == signal);
+            self.entries.iter().enumerate().filter(|(_, entry)| entry.info.signal == signal);
         let oldest = matching.next().map(|(position, _)| position);
         let more = matching.next().is_some();
         if !more {
             self.set.remove(signal);
         }
         match oldest {
-            Some(position) => Some(self.entries.remove(position)),
+            Some(position) => Some(self.entries.remove(position).info),
             None => Some(SignalInfo::unknown(signal)),
         }
     }
@@ -109,9 +112,9 @@ impl PendingQueue {
         let position = self
             .entries
             .iter()
-            .position(|entry| entry.is_synchronous() && !blocked.contains(entry.signal))?;
-        let info = self.entries.remove(position);
-        if !self.entries.iter().any(|entry| entry.signal == info.signal) {
+            .position(|entry| entry.info.is_synchronous() && !blocked.contains(entry.info.signal))?;
+        let info = self.entries.remove(position).info;
+        if !self.entries.iter().any(|entry| entry.info.signal == info.signal) {
             self.set.remove(info.signal);
         }
         Some(info)
@@ -121,7 +124,7 @@ impl PendingQueue {
     pub fn put_back(&mut self, info: SignalInfo) {
         self.set.insert(info.signal);
         if self.entries.try_reserve(1).is_ok() {
-            self.entries.insert(0, info);
+            self.entries.insert(0, Entry { info, _charge: None });
         }
     }
 
@@ -131,7 +134,7 @@ impl PendingQueue {
             return;
         }
         self.set = self.set.without(set);
-        self.entries.retain(|entry| !set.contains(entry.signal));
+        self.entries.retain(|entry| !set.contains(entry.info.signal));
     }
 }
 
@@ -139,7 +142,12 @@ impl PendingQueue {
 mod tests {
     use super::*;
     use abi::signal::{SI_QUEUE, SI_TKILL};
+    use base::quota::Kind;
     use proptest::prelude::*;
+
+    fn room() -> Option<Charge> {
+        Charge::new(77, Kind::PendingSignals, 1, u32::MAX)
+    }
 
     fn real_time(value: u64) -> SignalInfo {
         let signal = Signal::new(40).unwrap();
@@ -149,8 +157,8 @@ mod tests {
     #[test]
     fn a_standard_signal_is_pending_once() {
         let mut queue = PendingQueue::new();
-        assert_eq!(queue.push(SignalInfo::kill(Signal::SIGUSR1, 1, 0), true), Queued::Added);
-        assert_eq!(queue.push(SignalInfo::kill(Signal::SIGUSR1, 2, 0), true), Queued::Merged);
+        assert_eq!(queue.push(SignalInfo::kill(Signal::SIGUSR1, 1, 0), room()), Queued::Added);
+        assert_eq!(queue.push(SignalInfo::kill(Signal::SIGUSR1, 2, 0), room()), Queued::Merged);
         assert_eq!(queue.take_next(SignalSet::EMPTY).unwrap().fields[0], 1);
         assert!(queue.take_next(SignalSet::EMPTY).is_none());
     }
@@ -159,7 +167,7 @@ mod tests {
     fn real_time_signals_queue_in_order() {
         let mut queue = PendingQueue::new();
         for value in 0..3 {
-            assert_eq!(queue.push(real_time(value), true), Queued::Added);
+            assert_eq!(queue.push(real_time(value), room()), Queued::Added);
         }
         for value in 0..3 {
             assert_eq!(queue.take_next(SignalSet::EMPTY).unwrap().fields[1], value);
@@ -171,7 +179,7 @@ mod tests {
     fn faults_go_first_then_the_lowest_number() {
         let mut queue = PendingQueue::new();
         for signal in [Signal::new(40).unwrap(), Signal::SIGTERM, Signal::SIGHUP, Signal::SIGSEGV] {
-            let _ = queue.push(SignalInfo::kernel(signal), true);
+            let _ = queue.push(SignalInfo::kernel(signal), room());
         }
         let order: Vec<i32> = core::iter::from_fn(|| queue.take_next(SignalSet::EMPTY))
             .map(|info| info.signal.number())
@@ -182,9 +190,9 @@ mod tests {
     #[test]
     fn a_fault_is_told_from_the_same_signal_sent_by_kill() {
         let mut queue = PendingQueue::new();
-        let _ = queue.push(SignalInfo::kill(Signal::SIGSEGV, 5, 0), true);
+        let _ = queue.push(SignalInfo::kill(Signal::SIGSEGV, 5, 0), room());
         assert!(queue.take_synchronous(SignalSet::EMPTY).is_none());
-        let _ = queue.push(SignalInfo::kernel(Signal::SIGFPE), true);
+        let _ = queue.push(SignalInfo::kernel(Signal::SIGFPE), room());
         let info = queue.take_synchronous(SignalSet::EMPTY).unwrap();
         assert_eq!(info.signal, Signal::SIGFPE);
         assert_eq!(queue.set(), SignalSet::of(Signal::SIGSEGV));
@@ -193,7 +201,7 @@ mod tests {
     #[test]
     fn blocked_signals_stay() {
         let mut queue = PendingQueue::new();
-        let _ = queue.push(SignalInfo::kernel(Signal::SIGINT), true);
+        let _ = queue.push(SignalInfo::kernel(Signal::SIGINT), room());
         assert!(queue.take_next(SignalSet::of(Signal::SIGINT)).is_none());
         assert!(queue.set().contains(Signal::SIGINT));
     }
@@ -201,18 +209,35 @@ mod tests {
     #[test]
     fn without_quota_a_queued_value_is_refused_and_a_kill_loses_its_sender() {
         let mut queue = PendingQueue::new();
-        assert_eq!(queue.push(real_time(1), false), Queued::Full);
+        assert_eq!(queue.push(real_time(1), None), Queued::Full);
         let thread_directed = SignalInfo::tkill(Signal::SIGUSR1, 9, 0);
         assert_eq!(thread_directed.code, SI_TKILL);
-        assert_eq!(queue.push(thread_directed, false), Queued::WithoutInfo);
+        assert_eq!(queue.push(thread_directed, None), Queued::WithoutInfo);
         let info = queue.take_next(SignalSet::EMPTY).unwrap();
         assert_eq!(info, SignalInfo::unknown(Signal::SIGUSR1));
     }
 
     #[test]
+    fn what_is_taken_or_discarded_is_given_back() {
+        let held = || base::quota::held(78, Kind::PendingSignals);
+        let room = || Charge::new(78, Kind::PendingSignals, 1, u32::MAX);
+        let mut queue = PendingQueue::new();
+        for value in 0..3 {
+            assert_eq!(queue.push(real_time(value), room()), Queued::Added);
+        }
+        assert_eq!(queue.push(SignalInfo::kill(Signal::SIGUSR1, 1, 0), room()), Queued::Added);
+        assert_eq!(queue.push(SignalInfo::kill(Signal::SIGUSR1, 2, 0), room()), Queued::Merged);
+        assert_eq!(held(), 4);
+        assert!(queue.take_next(SignalSet::EMPTY).is_some());
+        assert_eq!(held(), 3);
+        queue.discard(SignalSet::of(Signal::new(40).unwrap()));
+        assert_eq!(held(), 0);
+    }
+
+    #[test]
     fn the_kernels_own_signals_need_no_quota() {
         let mut queue = PendingQueue::new();
-        assert_eq!(queue.push(SignalInfo::kernel(Signal::SIGCHLD), false), Queued::Added);
+        assert_eq!(queue.push(SignalInfo::kernel(Signal::SIGCHLD), None), Queued::Added);
     }
 
     proptest! {
@@ -222,7 +247,7 @@ mod tests {
             let mut expected = [0usize; 65];
             for number in numbers {
                 let signal = Signal::new(number).unwrap();
-                let _ = queue.push(SignalInfo::kernel(signal), true);
+                let _ = queue.push(SignalInfo::kernel(signal), room());
                 let count = &mut expected[signal.index()];
                 *count = if signal.is_real_time() { *count + 1 } else { 1 };
             }

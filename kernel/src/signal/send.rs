@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use abi::Errno;
 use abi::fs::PollEvents;
 use abi::signal::{SI_TIMER, Signal, SignalSet};
+use base::quota::{Charge, Kind};
 
 use super::action::{Disposition, disposition};
 use super::info::SignalInfo;
@@ -30,10 +31,10 @@ pub(super) fn queue_for_process(process: &Arc<Process>, info: SignalInfo) -> Res
     if !prepare(process, &threads, first, info.signal) {
         return Ok(false);
     }
-    let has_room = info.code == SI_TIMER || has_room(process, first);
+    let room = room(process, first, &info);
     let queued = {
         let mut state = process.signals.lock();
-        let queued = state.pending.push(info, has_room);
+        let queued = state.pending.push(info, room);
         process.signals.publish(&state);
         queued
     };
@@ -63,10 +64,10 @@ pub(super) fn queue_for_thread(thread: &Arc<Thread>, info: SignalInfo) -> Result
     if !prepare(process, &process.threads(), thread, info.signal) {
         return Ok(false);
     }
-    let has_room = info.code == SI_TIMER || has_room(process, thread);
+    let room = room(process, thread, &info);
     let (queued, accepts) = {
         let mut state = thread.signals.lock();
-        let queued = state.pending.push(info, has_room);
+        let queued = state.pending.push(info, room);
         (queued, thread.signals.accepts(&state, info.signal))
     };
     match queued {
@@ -138,9 +139,13 @@ pub fn discard_ignored(process: &Process, signal: Signal) {
     discard(process, &process.threads(), SignalSet::of(signal));
 }
 
-fn has_room(process: &Process, thread: &Thread) -> bool {
-    let queued = process.signals.lock().pending.kept() + thread.signals.lock().pending.kept();
-    (queued as u64) < process.pending_signal_limit()
+/// Room for one more pending signal of the receiver's user. What the kernel itself sends counts, and is
+/// not refused.
+pub(super) fn room(process: &Process, thread: &Thread, info: &SignalInfo) -> Option<Charge> {
+    let is_free = info.code == SI_TIMER || (!info.signal.is_real_time() && info.code >= 0);
+    let limit = if is_free { u64::MAX } else { process.pending_signal_limit() };
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    Charge::new(thread.credentials().user.real, Kind::PendingSignals, 1, limit)
 }
 
 /// The thread that is to take a signal sent to the process: the first that accepts it and has

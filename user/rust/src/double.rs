@@ -201,6 +201,13 @@ impl Double {
 
     pub(crate) fn cancel(&self, index: u32) -> i64 {
         let mut state = self.state();
+        // What is posted and not taken yet is taken first; what waits for another never begins.
+        self.visit(&mut state);
+        if let Some(at) = state.held.iter().position(|(held, _)| *held == index) {
+            state.held.remove(at);
+            self.complete(&mut state, index, EINTR);
+            return 0;
+        }
         let at = state.blocked.iter().position(|(blocked, _)| *blocked == index);
         match at.map(|at| (at, state.blocked[at].1.number)) {
             Some((at, number::WAIT)) => {

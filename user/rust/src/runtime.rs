@@ -148,7 +148,9 @@ impl Runtime {
         let main = self.inner.waker(MAIN);
         main.clone().wake();
         loop {
-            for task in self.inner.take_ready() {
+            // Whatever ends the round, a panic too, those behind it are still ready.
+            let mut round = Round { inner: &self.inner, tasks: self.inner.take_ready() };
+            while let Some(task) = round.tasks.pop_front() {
                 if task != MAIN {
                     self.inner.poll_task(task);
                     continue;
@@ -160,6 +162,7 @@ impl Runtime {
                     return output;
                 }
             }
+            drop(round);
             self.inner.ring.submit();
             self.inner.receive();
         }
@@ -168,6 +171,20 @@ impl Runtime {
     /// Adds a task, which runs while this thread is in [`block_on`](Runtime::block_on).
     pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
         self.inner.spawn(future)
+    }
+}
+
+/// The tasks that were ready when a round began and have not been polled in it.
+struct Round<'a> {
+    inner: &'a Inner,
+    tasks: VecDeque<u64>,
+}
+
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        if !self.tasks.is_empty() {
+            self.inner.put_back(mem::take(&mut self.tasks));
+        }
     }
 }
 
@@ -194,6 +211,15 @@ impl Inner {
 
     fn take_ready(&self) -> VecDeque<u64> {
         mem::take(&mut *self.shared.ready.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tasks that were taken and not polled stay the first ones.
+    fn put_back(&self, mut tasks: VecDeque<u64>) {
+        // The main future of a call that has ended is nobody's.
+        tasks.retain(|task| *task != MAIN);
+        let mut ready = self.shared.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.append(&mut ready);
+        *ready = tasks;
     }
 
     fn is_idle(&self) -> bool {

@@ -136,6 +136,20 @@ fn cancelled_calls_say_so() {
 }
 
 #[test]
+fn cancelling_a_linked_call_does_not_wait_for_its_predecessor() {
+    on_both(|double| {
+        let mut first = wait(3).post();
+        let mut second = add(1, 1).post_after(&mut first);
+        second.cancel();
+        assert_eq!(second.wait(), EINTR);
+        assert!(!first.is_done());
+        double.release();
+        assert_eq!(first.wait(), 3);
+        assert_eq!(double.begun(), [(number::WAIT, 3)]);
+    });
+}
+
+#[test]
 fn dropping_a_call_ends_its_wait() {
     on_both(|double| {
         for _ in 0..200 {
@@ -277,6 +291,28 @@ fn a_task_may_cancel_itself_and_spawn_others() {
             assert_eq!(task.await, Ok(Ok(())));
         });
         assert_eq!(seen.get(), 1);
+    });
+}
+
+#[test]
+fn tasks_that_were_ready_when_the_main_future_ended_go_on_next_time() {
+    on_both(|_| {
+        let runtime = Runtime::new();
+        let mut tasks = None;
+        let mut is_second = false;
+        // In the second round the main future comes before the tasks, and ends.
+        runtime.block_on(std::future::poll_fn(|context| {
+            if is_second {
+                return std::task::Poll::Ready(());
+            }
+            is_second = true;
+            context.waker().wake_by_ref();
+            tasks = Some([spawn(async { 1 }), spawn(async { 2 })]);
+            std::task::Poll::Pending
+        }));
+        let tasks = tasks.unwrap();
+        runtime.block_on(sleep(Duration::from_millis(1)));
+        assert!(tasks.iter().all(|task| task.is_finished()));
     });
 }
 

@@ -11,7 +11,7 @@
 //! | run | what callers of `ferry run` rely on |
 //! | page | results in a real browser, where one is installed |
 //! | model | the model of caches and TLBs, on programs whose counts are known on paper |
-//! | fuzz | misuse of posted calls on one core and two, beside an honest program |
+//! | fuzz | misuse of posted calls on one core and two, and all calls by ordinary users, beside an honest program |
 //! | stress | two minutes of everything at once, and no leak |
 //!
 //! The last line is `N passed, N failed`. What is made for the tests lies below `target/`, and the
@@ -53,7 +53,8 @@ const WORK_PREFIX: &str = "test-";
 #[derive(clap::Args)]
 #[command(
     after_help = "Stages: host, loom, miri, syscall, library, shell, run, page, model, fuzz,\n        stress.\n\n\
-    Examples:\n  ferry test\n  ferry test host run/terminal\n  ferry test syscall/2-remote/musl/signal"
+    Examples:\n  ferry test\n  ferry test host run/terminal\n  ferry test syscall/2-remote/musl/signal\n  \
+    ferry test fuzz/calls/2-posted --fuzz-seconds 900"
 )]
 pub struct Arguments {
     /// Only these stages, or of a stage only the cases whose name contains the text.
@@ -62,6 +63,9 @@ pub struct Arguments {
     /// Test this kernel instead of building the checked one.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
+    /// Let each fuzzer run for so long in each configuration.
+    #[arg(long, value_name = "N")]
+    fuzz_seconds: Option<u64>,
 }
 
 /// What all stages work with.
@@ -70,6 +74,7 @@ pub struct Bench {
     work: PathBuf,
     ferry: Ferry,
     builds_kernel: bool,
+    fuzz_seconds: Option<u64>,
 }
 
 impl Bench {
@@ -100,6 +105,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool> {
         },
         work,
         builds_kernel: arguments.kernel.is_none(),
+        fuzz_seconds: arguments.fuzz_seconds,
     };
     let mut report = Report::new();
     run_stages(&bench, &filter, &mut report);

@@ -9,6 +9,7 @@ use core::task::{Context, Poll, Waker};
 
 use abi::Errno;
 use abi::process::{RLIM_INFINITY, RLIMIT_COUNT, TICKS_PER_SECOND};
+use base::quota;
 use fs::pseudo::Part;
 use hal::PAGE_SIZE;
 
@@ -225,7 +226,14 @@ pub(super) fn status(subject: &Subject) -> Generated {
     let thread = subject.thread().ok();
     let mut text = Text::default();
     text.bytes(b"Name:\t");
-    text.bytes(&name(subject));
+    // A process chooses its name: it must not make lines of its own.
+    for byte in name(subject) {
+        match byte {
+            b'\n' => text.bytes(b"\\n"),
+            b'\\' => text.bytes(b"\\\\"),
+            _ => text.bytes(&[byte]),
+        }
+    }
     text.bytes(b"\n");
     if let Some(thread) = &thread {
         put!(text, "Umask:\t{:04o}\n", thread.directory().umask());
@@ -322,7 +330,8 @@ fn signal_lines(text: &mut Text, process: &Process, thread: Option<&Arc<Thread>>
         thread.map_or((0, 0), |thread| (thread.signals.pending().0, thread.signals.blocked().0));
     let (ignored, caught) = process.signals.actions().ignored_and_caught();
     let shared = process.signals.pending().0;
-    let queued = u64::from(pending.count_ones()) + u64::from(shared.count_ones());
+    let user = thread.map(|thread| thread.credentials().user.real);
+    let queued = user.map_or(0, |user| quota::held(user, quota::Kind::PendingSignals));
     put!(*text, "SigQ:\t{queued}/{}\n", process.pending_signal_limit());
     let sets = [
         ("SigPnd", pending),
