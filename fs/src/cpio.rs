@@ -20,6 +20,7 @@ use abi::fs::{NAME_MAX, PATH_MAX, make_device};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use base::heap;
 
 const HEADER_LENGTH: usize = 110;
 const TRAILER: &[u8] = b"TRAILER!!!";
@@ -213,7 +214,7 @@ impl Unpacker<'_> {
             node.borrow_content(entry.data)?;
         }
         if is_linked {
-            self.linked.insert(key, location.clone());
+            heap::tree::insert(&mut self.linked, key, location.clone());
         }
         restore_time(&location.inode, entry.modified_s);
         if kind == NodeKind::Directory {

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use base::io::{Sink, Source};
 use base::memory::Frame;
 use core::any::Any;
+use core::ops::Range;
 use core::sync::atomic::AtomicI32;
 
 /// What a new inode shall be.
@@ -238,10 +239,19 @@ pub trait Inode: Send + Sync + Any {
         Err(Errno::EINVAL)
     }
     /// Regular file: reserves, punches or zeroes a range, as `fallocate`, or a part of it: gives how many
-    /// bytes of it are done. The caller goes on behind them.
-    fn allocate(&self, _flags: AllocateFlags, _offset: u64, _length: u64) -> Result<u64, Errno> {
+    /// bytes of it are done. The caller goes on behind them; the size grows when all is done. Pages that
+    /// are made for it are added to `made`, also when there is an error, so that they can be given back.
+    fn allocate(
+        &self,
+        _flags: AllocateFlags,
+        _offset: u64,
+        _length: u64,
+        _made: &mut Vec<Range<u64>>,
+    ) -> Result<u64, Errno> {
         Err(Errno::EOPNOTSUPP)
     }
+    /// Gives pages back that `allocate` has made, as far as nobody has written to them since or maps them.
+    fn give_back(&self, _pages: Range<u64>) {}
     /// Regular file: the first data (or hole, when `hole`) at or after an offset. `ENXIO` when there
     /// is none or the offset is at or past the end.
     fn seek_content(&self, offset: u64, hole: bool) -> Result<u64, Errno> {

@@ -38,6 +38,7 @@ pub mod notify;
 pub mod open;
 pub mod pipe;
 pub mod poll;
+pub mod protected;
 pub mod pseudo;
 pub mod terminal;
 pub mod tmpfs;

@@ -7,6 +7,7 @@ use crate::inode::NewContent;
 use crate::metadata::{NodeKind, Wanted};
 use crate::mount::Location;
 use crate::notify;
+use crate::protected;
 use crate::tree::{self, check, inherit};
 use crate::walk::{Last, Lookup, Resolve, Walker, resolve_restricted};
 use abi::Errno;
@@ -110,6 +111,11 @@ pub fn open(
         }
         if walker.has_trailing_slash() && found.inode.kind() != NodeKind::Directory {
             return Err(Errno::ENOTDIR);
+        }
+        let kind = found.inode.kind();
+        if creates && kind != NodeKind::Directory {
+            let (directory, file) = (walker.at().inode.permissions(), found.inode.permissions());
+            protected::check_existing(&directory, kind, &file, lookup.identity)?;
         }
         break (found, false);
     };

@@ -151,3 +151,68 @@ fn flags_that_make_no_sense_are_refused() {
     let permissions = Permissions { mode: 0o600, user: 0, group: 0 };
     assert!(Request::new(OpenFlags::TMPFILE.bits() | 2, permissions.mode, 0).is_ok());
 }
+
+/// `path` belongs to `user`.
+fn give(root: &Location, path: &str, user: u32) {
+    let identity = Identity::kernel();
+    let lookup = Lookup { root, start: root, identity: &identity };
+    let location = crate::walk::resolve(lookup, path.as_bytes(), false).unwrap();
+    tree::change_owner(&location, &identity, Some(user), Some(user)).unwrap();
+}
+
+fn set_mode(root: &Location, mode: u32) {
+    tree::change_mode(root, &Identity::kernel(), mode).unwrap();
+}
+
+#[test]
+fn links_of_others_in_a_shared_directory_are_not_followed() {
+    let root = fresh();
+    make(&root, "target", NewContent::Regular);
+    make(&root, "link", NewContent::Symlink(b"target"));
+    make(&root, "around", NewContent::Symlink(b"/link"));
+    give(&root, "link", 7);
+    give(&root, "around", 8);
+    let open_by = |user, path| {
+        let identity = Identity { user, ..Identity::kernel() };
+        open_as(&root, path, OpenFlags::RDONLY, &identity).err()
+    };
+    set_mode(&root, 0o1777);
+    assert_eq!(open_by(7, "link"), None);
+    // Nobody is exempt, whatever his capabilities.
+    assert_eq!(open_by(8, "link"), Some(Errno::EACCES));
+    assert_eq!(open_by(8, "around"), Some(Errno::EACCES));
+    for mode in [0o777, 0o1775] {
+        set_mode(&root, mode);
+        assert_eq!(open_by(8, "around"), None, "{mode:o}");
+    }
+    // The links of the directory's owner are as good as one's own.
+    set_mode(&root, 0o1777);
+    give(&root, "/", 7);
+    assert_eq!(open_by(8, "link"), None);
+}
+
+#[test]
+fn what_others_left_in_a_shared_directory_is_not_taken_for_new() {
+    let root = fresh();
+    make(&root, "file", NewContent::Regular);
+    give(&root, "file", 7);
+    let open_by = |user, flags| {
+        let identity = Identity { user, ..Identity::kernel() };
+        open_as(&root, "file", flags, &identity).err()
+    };
+    for (mode, expected) in [
+        (0o1777, Some(Errno::EACCES)),
+        (0o1775, Some(Errno::EACCES)),
+        (0o777, None),
+        (0o1755, None),
+    ] {
+        set_mode(&root, mode);
+        assert_eq!(open_by(8, CREATE), expected, "{mode:o}");
+        assert_eq!(open_by(7, CREATE), None);
+        // Who does not want to make it knows that it is there.
+        assert_eq!(open_by(8, OpenFlags::WRONLY), None);
+    }
+    set_mode(&root, 0o1777);
+    give(&root, "/", 7);
+    assert_eq!(open_by(8, CREATE), None);
+}

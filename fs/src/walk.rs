@@ -10,6 +10,7 @@ use crate::identity::Identity;
 use crate::inode::LinkTarget;
 use crate::metadata::{NodeKind, Wanted};
 use crate::mount::Location;
+use crate::protected;
 use crate::tree;
 use abi::Errno;
 use abi::capability::Capability;
@@ -183,6 +184,10 @@ impl<'a> Walker<'a> {
             return Err(Errno::ELOOP);
         }
         let rest = self.path.get(self.last_end..).unwrap_or(&[]);
+        if count_slashes(rest) == rest.len() {
+            let directory = self.at.inode.permissions();
+            protected::check_link(&directory, &link.inode.permissions(), self.lookup.identity)?;
+        }
         match link.inode.follow_link(self.lookup.identity)? {
             LinkTarget::Place(place) => {
                 if self.resolve.no_magic_links {

@@ -19,6 +19,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use base::heap::tree;
 use base::sync::{Mutex, MutexGuard, rank};
 use core::any::Any;
 use core::mem;
@@ -107,10 +108,11 @@ impl Rights {
         self.is_in_flight = true;
         let sockets: Vec<_> = self.files.iter().filter_map(|file| file.socket()).collect();
         let mut flight = FLIGHT.lock();
-        *flight.users.entry(self.user).or_insert(0) += self.files.len();
+        *tree::get_or_insert(&mut flight.users, self.user, || 0) += self.files.len();
         for (socket, references) in sockets {
-            let entry = flight.sockets.entry(socket.number());
-            entry.or_insert_with(|| Flying { socket, references, count: 0 }).count += 1;
+            let make = |socket| Flying { socket, references, count: 0 };
+            let number = socket.number();
+            tree::get_or_insert(&mut flight.sockets, number, || make(socket)).count += 1;
         }
         FLYING_SOCKETS.store(flight.sockets.len(), Ordering::Relaxed);
     }
@@ -226,8 +228,10 @@ fn empty_unreachable_queues() {
             // One more reference than messages have: somebody else's.
             flying.references.count() <= flying.count
         });
-        let mut left: BTreeMap<u64, usize> =
-            suspects.map(|flying| (flying.socket.number(), flying.count)).collect();
+        let mut left: BTreeMap<u64, usize> = BTreeMap::new();
+        for flying in suspects {
+            tree::insert(&mut left, flying.socket.number(), flying.count);
+        }
         let contents = |number: &u64| -> Vec<u64> {
             let mut inside = Vec::new();
             if let Some(flying) = flight.sockets.get(number) {

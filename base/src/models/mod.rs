@@ -12,7 +12,8 @@ mod wait;
 /// Whether the model of something that is known to be wrong fails as expected. A model that cannot fail
 /// proves nothing.
 fn finds(message: &str, model: impl Fn() + Sync + Send + std::panic::UnwindSafe + 'static) {
-    let failure = std::panic::catch_unwind(|| bounded(2, model)).expect_err("the model does not fail");
+    let failure =
+        std::panic::catch_unwind(|| bounded(2, model)).expect_err("the model does not fail");
     let said = failure.downcast_ref::<&str>().map(|said| said.to_string());
     let said = said.or_else(|| failure.downcast_ref::<String>().cloned()).unwrap_or_default();
     assert!(said.contains(message), "it fails with {said:?}");

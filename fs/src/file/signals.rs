@@ -10,6 +10,7 @@ use abi::fs::{OpenFlags, PollEvents};
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use base::heap::tree;
 use base::sync::{Mutex, rank};
 use base::wait::{Kind, Registration, Target, Watcher};
 
@@ -74,7 +75,7 @@ impl OpenFile {
         self.change_flags(OpenFlags::ASYNC, flag);
         let mut tellers = TELLERS.lock();
         let old = match entry {
-            Some(entry) => tellers.insert(self.id(), entry),
+            Some(entry) => tree::insert(&mut tellers, self.id(), entry),
             None => tellers.remove(&self.id()),
         };
         drop(tellers);

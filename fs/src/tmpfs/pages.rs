@@ -8,9 +8,11 @@ use super::Shared;
 use abi::Errno;
 use abi::fs::Seals;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use base::heap::tree;
 use base::io::Source;
 use base::memory::{Frame, PAGE_SIZE, reserve};
+use core::ops::Range;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Pages that one `fill` or `punch` makes or frees.
@@ -193,8 +195,14 @@ impl Pages {
     }
 
     /// Makes frames for the beginning of a range (`fallocate`); the offset up to which it has them.
-    /// `ENOSPC` and `ENOMEM` when there is no room for all of the range: nothing has happened then.
-    pub fn fill(&mut self, offset: u64, length: u64, shared: &Shared) -> Result<u64, Errno> {
+    /// `ENOSPC` and `ENOMEM` when there is no room for all of the range. What was made is added to `made`.
+    pub fn fill(
+        &mut self,
+        offset: u64,
+        length: u64,
+        shared: &Shared,
+        made: &mut Vec<Range<u64>>,
+    ) -> Result<u64, Errno> {
         let end = offset.saturating_add(length);
         let pages = offset / PAGE..end.div_ceil(PAGE);
         let present = self.frames.range(pages.clone()).count() as u64;
@@ -207,9 +215,30 @@ impl Pages {
         }
         let reached = pages.end.min(pages.start + PAGES_AT_ONCE);
         for index in pages.start..reached {
+            if self.frames.contains_key(&index) {
+                continue;
+            }
+            made.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
             self.frame(index, shared)?;
+            match made.last_mut().filter(|last| last.end == index) {
+                Some(last) => last.end += 1,
+                None => made.push(index..index + 1),
+            }
         }
         Ok(end.min(reached * PAGE))
+    }
+
+    /// Makes holes again of what was made for a range and still reads as zeros, unless somebody else
+    /// has the frame.
+    pub fn give_back(&mut self, range: Range<u64>, shared: &Shared) {
+        for index in range {
+            let is_hole = self.frames.get(&index).is_some_and(|frame| {
+                !frame.is_shared() && (0..PAGE_SIZE / 8).all(|at| frame.load_u64(at * 8) == 0)
+            });
+            if is_hole && self.frames.remove(&index).is_some() {
+                shared.release_pages(1);
+            }
+        }
     }
 
     /// Makes the beginning of a range read as zeros and gives its whole pages back; the offset up to

@@ -186,14 +186,14 @@ fn punching_and_filling_change_what_is_allocated() {
     let file = regular(&root, "file");
     write(&file, 0, &[9; 3 * 4096]).unwrap();
     let punch = AllocateFlags::PUNCH_HOLE | AllocateFlags::KEEP_SIZE;
-    file.allocate(punch, 4000, 4096 + 96).unwrap();
+    file.allocate(punch, 4000, 4096 + 96, &mut Vec::new()).unwrap();
     assert_eq!(file.metadata().blocks, 16);
     let content = read(&file, 0, 3 * 4096);
     assert_eq!(content.iter().position(|&byte| byte == 0), Some(4000));
     assert_eq!(content.iter().filter(|&&byte| byte == 0).count(), 4192);
     assert_eq!((file.seek_content(0, true), file.seek_content(4096, false)), (Ok(4096), Ok(8192)));
     assert_eq!(file.seek_content(3 * 4096, false), Err(Errno::ENXIO));
-    file.allocate(AllocateFlags::empty(), 0, 20_000).unwrap();
+    file.allocate(AllocateFlags::empty(), 0, 20_000, &mut Vec::new()).unwrap();
     assert_eq!((file.metadata().size, file.metadata().blocks), (20_000, 40));
 }
 
@@ -437,7 +437,7 @@ fn a_wide_tree_and_a_large_file_end_whole() {
     let file = regular(&root, "large");
     let (mut at, end) = (0, 2000 * PAGE_SIZE as u64);
     while at < end {
-        at += file.allocate(AllocateFlags::empty(), at, end - at).unwrap();
+        at += file.allocate(AllocateFlags::empty(), at, end - at, &mut Vec::new()).unwrap();
     }
     drop(file);
     drop(root);
@@ -450,11 +450,41 @@ fn what_has_no_room_changes_nothing_and_holes_cost_nothing() {
     let fs = file_system(100, 10);
     let file = regular(&fs.root(), "f");
     let page = PAGE_SIZE as u64;
-    assert_eq!(file.allocate(AllocateFlags::empty(), 0, 200 * page), Err(Errno::ENOSPC));
+    assert_eq!(
+        file.allocate(AllocateFlags::empty(), 0, 200 * page, &mut Vec::new()),
+        Err(Errno::ENOSPC)
+    );
     assert_eq!((file.metadata().blocks, file.metadata().size), (0, 0));
     assert_eq!(write(&file, 1 << 40, b"end"), Ok(3));
     assert_eq!(write(&file, 5 * page, b"begin"), Ok(5));
     let punch = AllocateFlags::PUNCH_HOLE | AllocateFlags::KEEP_SIZE;
-    assert_eq!(file.allocate(punch, 0, 1 << 41), Ok(1 << 41));
+    assert_eq!(file.allocate(punch, 0, 1 << 41, &mut Vec::new()), Ok(1 << 41));
     assert_eq!((file.metadata().blocks, file.metadata().size), (0, (1 << 40) + 3));
+}
+
+#[test]
+fn an_allocation_that_fails_midway_is_undone_and_keeps_what_was_written_meanwhile() {
+    let fs = file_system(1000, 10);
+    let (file, other) = (regular(&fs.root(), "f"), regular(&fs.root(), "other"));
+    let page = PAGE_SIZE as u64;
+    assert_eq!(write(&file, 10 * page, b"before"), Ok(6));
+    let size = file.metadata().size;
+    let mut made = Vec::new();
+    let end = 800 * page;
+    let at = file.allocate(AllocateFlags::empty(), 0, end, &mut made).unwrap();
+    // The size grows with the last piece only.
+    assert!(at < end && file.metadata().size == size);
+    assert_eq!(write(&file, 20 * page, b"meanwhile"), Ok(9));
+    // Somebody else takes the room.
+    let mut taken = 0;
+    while taken < 600 * page {
+        taken += other
+            .allocate(AllocateFlags::empty(), taken, 600 * page - taken, &mut Vec::new())
+            .unwrap();
+    }
+    assert_eq!(file.allocate(AllocateFlags::empty(), at, end - at, &mut made), Err(Errno::ENOSPC));
+    assert_eq!(made.first(), Some(&(0..10)));
+    made.into_iter().for_each(|range| file.give_back(range));
+    assert_eq!(file.metadata().blocks, 2 * page / 512);
+    assert_eq!(read(&file, 20 * page, 9), b"meanwhile");
 }

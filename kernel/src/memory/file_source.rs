@@ -3,6 +3,7 @@
 use abi::Errno;
 use abi::fs::AllocateFlags;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use base::memory::Frame;
 use core::sync::atomic::Ordering;
 use fs::{File, Inode, OpenFile};
@@ -92,7 +93,7 @@ impl PageSource for FileSource {
         // The caller gives no more than a piece.
         let (mut at, end) = (first * PAGE, end * PAGE);
         while at < end {
-            at += self.inode.allocate(flags, at, end - at)?;
+            at += self.inode.allocate(flags, at, end - at, &mut Vec::new())?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::signal::{SI_TIMER, Signal};
+use base::heap::tree;
 
 use super::info::SignalInfo;
 use super::send::{queue_for_process, queue_for_thread};
@@ -155,7 +156,7 @@ pub fn create(
             overruns: 0,
             reported_overruns: 0,
         };
-        made.timers.insert(id, timer);
+        tree::insert(&mut made.timers, id, timer);
         Ok(id)
     })
 }

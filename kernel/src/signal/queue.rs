@@ -109,10 +109,9 @@ impl PendingQueue {
         if (self.set & SignalSet::SYNCHRONOUS).without(blocked).is_empty() {
             return None;
         }
-        let position = self
-            .entries
-            .iter()
-            .position(|entry| entry.info.is_synchronous() && !blocked.contains(entry.info.signal))?;
+        let position = self.entries.iter().position(|entry| {
+            entry.info.is_synchronous() && !blocked.contains(entry.info.signal)
+        })?;
         let info = self.entries.remove(position).info;
         if !self.entries.iter().any(|entry| entry.info.signal == info.signal) {
             self.set.remove(info.signal);

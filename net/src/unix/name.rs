@@ -5,7 +5,6 @@ use crate::socket::Kind;
 use abi::Errno;
 use abi::socket::{AF_UNIX, UNIX_PATH_OFFSET};
 use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry;
 use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -118,8 +117,8 @@ pub(super) fn bind_automatically(socket: &Arc<UnixSocket>) -> Result<(), Errno> 
         names.next_automatic = (number + 1) % AUTOMATIC_NAMES;
         let path = format!("\0{number:05x}").into_bytes();
         let key = (socket.kind, path.clone());
-        if let Entry::Vacant(free) = names.abstracts.entry(key) {
-            free.insert(Arc::downgrade(socket));
+        if !names.abstracts.contains_key(&key) {
+            tree::insert(&mut names.abstracts, key, Arc::downgrade(socket));
             socket.name.call_once(|| Arc::new(Name { path, inode: None }));
             return Ok(());
         }

@@ -18,6 +18,11 @@ const SKIPPED_FOLDERS: &[&str] = &["target", ".git", ".ferry"];
 const SELECT: &str = "hal/src/select.rs";
 /// Macros that mean unfinished or forgotten work.
 const FORBIDDEN_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
+/// Folders of the kernel's own code, where a tree grows through `TREE` only.
+const KERNEL_FOLDERS: &[&str] =
+    &["base/src/", "drivers/src/", "fs/src/", "kernel/src/", "net/src/"];
+/// Where insertions into trees find their memory first.
+const TREE: &str = "base/src/heap/tree.rs";
 /// How far above an `unsafe` its reason may begin, in lines.
 const REASON_DISTANCE: usize = 12;
 
@@ -83,11 +88,62 @@ fn violations_in(name: &str, text: &str) -> Vec<String> {
             complain(at, "only hal/src/select.rs asks for the architecture");
         }
     }
+    if KERNEL_FOLDERS.iter().any(|folder| name.starts_with(folder))
+        && name != TREE
+        && !is_test(name)
+    {
+        for at in insertions_into_trees(&code) {
+            complain(at, "insertions into B-trees go through base::heap::tree");
+        }
+    }
     let is_root = ["/src/lib.rs", "/src/main.rs"].iter().any(|root| name.ends_with(root));
     let lint =
         if name == DENYING_ROOT { "#![deny(unsafe_code)]" } else { "#![forbid(unsafe_code)]" };
     if is_root && !may_be_unsafe && !code.contains(lint) {
         complain(0, &format!("the crate has to say {lint}"));
+    }
+    found
+}
+
+/// Whether a file holds tests or models alone.
+fn is_test(name: &str) -> bool {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.contains("tests") || name.contains("/tests/") || name.contains("/models/")
+}
+
+/// Where a map or set that a file declares grows by itself: `entry`, and what adds to a variable, field
+/// or static that is declared as one. What follows `mod tests` is not looked at.
+fn insertions_into_trees(code: &str) -> Vec<usize> {
+    let code = code.find("mod tests {").map_or(code, |end| &code[..end]);
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut names: Vec<String> = Vec::new();
+    for kind in ["BTreeMap", "BTreeSet"] {
+        for at in find_word(code, kind) {
+            // The declaration before it: `name: BTreeMap<…>`, `name: Mutex<BTreeMap<…>>`, `&mut` of it.
+            let start =
+                code[..at].rfind([';', '{', '}', '(', ',', '|']).map_or(0, |before| before + 1);
+            if let Some((name, _)) = code[start..at].split_once(':') {
+                let name: String = name.chars().rev().take_while(|&c| is_name(c)).collect();
+                // A guard of a static is called like it.
+                names.push(name.chars().rev().collect::<String>().to_lowercase());
+            }
+        }
+    }
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for method in ["insert", "entry", "split_off", "append", "extend"] {
+        for at in find_word(code, method) {
+            let Some(before) = code[..at].strip_suffix('.') else { continue };
+            let Some(arguments) = code[at + method.len()..].strip_prefix('(') else { continue };
+            let receiver: String = before.chars().rev().take_while(|&c| is_name(c)).collect();
+            let receiver: String = receiver.chars().rev().collect();
+            let is_tree = !receiver.is_empty() && names.contains(&receiver.to_lowercase());
+            if is_tree || (method == "entry" && !arguments.starts_with(')')) {
+                found.push(at);
+            }
+        }
     }
     found
 }
@@ -144,6 +200,22 @@ mod tests {
     fn unfinished_work_is_found_but_not_its_mention() {
         let text = "fn f() { todo!() }\n// todo!()\nlet s = \"dbg!(x)\";\n";
         assert_eq!(violations_in("fs/src/a.rs", text), ["fs/src/a.rs:1: todo! does not land"]);
+    }
+
+    #[test]
+    fn trees_grow_where_memory_was_found_first() {
+        let field = "struct A {\n    by_name: BTreeMap<u64, u8>,\n}\nfn f(a: &mut A) { a.by_name.insert(1, 2); }\n";
+        let expected = ["fs/src/a.rs:4: insertions into B-trees go through base::heap::tree"];
+        assert_eq!(violations_in("fs/src/a.rs", field), expected);
+        let guard = "static USED: Mutex<BTreeMap<u32, u64>> = new();\nfn f() { let mut used = USED.lock(); used.entry(1).or_default(); }\n";
+        assert_eq!(violations_in("net/src/a.rs", guard).len(), 1);
+        let local = "fn f() { let mut left: BTreeSet<u8> = BTreeSet::new(); left.extend(0..9); }\n";
+        assert_eq!(violations_in("kernel/src/a.rs", local).len(), 1);
+        let well = "struct A { names: BTreeMap<u8, u8>, flags: Flags }\nfn f(a: &mut A) { tree::insert(&mut a.names, 1, 2); a.flags.insert(3); }\n";
+        assert!(violations_in("kernel/src/a.rs", well).is_empty());
+        assert!(violations_in("xtask/src/a.rs", field).is_empty());
+        let in_tests = format!("#[cfg(test)]\nmod tests {{\n{field}}}\n");
+        assert!(violations_in("kernel/src/a.rs", &in_tests).is_empty());
     }
 
     #[test]

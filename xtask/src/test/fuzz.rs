@@ -90,7 +90,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Numbers and names of calls, one a line.
-    fn calls(text: &str, line: impl Fn(&str) -> Option<(String, String)>) -> BTreeSet<(String, String)> {
+    fn calls(
+        text: &str,
+        line: impl Fn(&str) -> Option<(String, String)>,
+    ) -> BTreeSet<(String, String)> {
         text.lines().filter_map(line).collect()
     }
 
@@ -108,6 +111,9 @@ mod tests {
         });
         assert!(routes.len() > 300);
         let missing: Vec<_> = routes.symmetric_difference(&fuzzed).collect();
-        assert!(missing.is_empty(), "tests/fuzz/calls.h and policy/src/table.rs differ: {missing:?}");
+        assert!(
+            missing.is_empty(),
+            "tests/fuzz/calls.h and policy/src/table.rs differ: {missing:?}"
+        );
     }
 }

@@ -26,6 +26,7 @@ use base::memory::{Frame, PAGE_SIZE};
 use base::sync::{Mutex, MutexGuard, rank};
 use core::any::Any;
 use core::mem;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -535,7 +536,13 @@ impl Inode for Node {
         Ok(())
     }
 
-    fn allocate(&self, flags: AllocateFlags, offset: u64, length: u64) -> Result<u64, Errno> {
+    fn allocate(
+        &self,
+        flags: AllocateFlags,
+        offset: u64,
+        length: u64,
+        made: &mut Vec<Range<u64>>,
+    ) -> Result<u64, Errno> {
         let end = offset.checked_add(length).filter(|&end| end <= MAX_FILE_SIZE);
         let end = end.ok_or(Errno::EFBIG)?;
         let mut state = self.state.lock();
@@ -559,12 +566,21 @@ impl Inode for Node {
         if pages.seals.contains(Seals::GROW) && end > pages.size {
             return Err(Errno::EPERM);
         }
-        let end = pages.fill(offset, length, &self.shared)?;
-        if !flags.contains(AllocateFlags::KEEP_SIZE) && end > pages.size {
-            pages.size = end;
+        let reached = pages.fill(offset, length, &self.shared, made)?;
+        if reached == end {
+            if !flags.contains(AllocateFlags::KEEP_SIZE) && end > pages.size {
+                pages.size = end;
+            }
+            state.touch();
         }
-        state.touch();
-        Ok(end - offset)
+        Ok(reached - offset)
+    }
+
+    fn give_back(&self, range: Range<u64>) {
+        let mut state = self.state.lock();
+        if let Ok(pages) = state.pages() {
+            pages.give_back(range, &self.shared);
+        }
     }
 
     fn seek_content(&self, offset: u64, hole: bool) -> Result<u64, Errno> {

@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::fs::{OpenFlags, PollEvents};
+use base::heap::tree;
 use base::io::Sink;
 use base::sync::{Mutex, Once, rank};
 use fs::file::{File, OpenFile, Transfer, seek_in};
@@ -247,7 +248,7 @@ impl Root {
             permissions: Mutex::new(&rank::IPC_OBJECT, permissions),
             queue,
         });
-        names.queues.insert(name, inode.clone());
+        tree::insert(&mut names.queues, name, inode.clone());
         Ok(inode)
     }
 

@@ -14,6 +14,7 @@ use alloc::collections::BTreeMap;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
+use base::heap::tree;
 use base::sync::{Mutex, rank};
 
 /// What one message and one priority take besides the text, in the account of a user.
@@ -41,7 +42,7 @@ impl Account {
         let bytes = messages.checked_mul(size).and_then(|bytes| bytes.checked_add(headers));
         let bytes = bytes.ok_or(Errno::EOVERFLOW)?;
         let mut used = USED.lock();
-        let own = used.entry(user).or_default();
+        let own = tree::get_or_insert(&mut used, user, u64::default);
         if own.saturating_add(bytes) > limit {
             return Err(Errno::EMFILE);
         }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::signal::Signal;
+use base::heap::tree;
 use base::sync::{Mutex, rank};
 use base::wait::WaitQueue;
 
@@ -65,9 +66,11 @@ struct Sender {
 
 impl State {
     fn put(&mut self, message: Message) {
+        let size = message.text.len() as u64;
+        let of_priority = tree::get_or_insert(&mut self.messages, message.priority, VecDeque::new);
+        of_priority.push_back(message);
         self.count += 1;
-        self.bytes += message.text.len() as u64;
-        self.messages.entry(message.priority).or_default().push_back(message);
+        self.bytes += size;
     }
 
     /// The oldest message of the highest priority.

@@ -12,6 +12,7 @@ use abi::process::NAME_LENGTH;
 use base::sync::{Mutex, rank};
 use fs::Identity;
 use fs::notify::LIMITS;
+use fs::protected;
 use fs::pseudo::{Content, Entry};
 
 use hal::PAGE_SIZE;
@@ -228,11 +229,11 @@ const FILES: &[(&str, MakeEntry)] = &[
     }),
     ("pipe-user-pages-hard", |number| value(number, 0)),
     ("pipe-user-pages-soft", |number| value(number, u64::from(fs::pipe::USER_PAGES_SOFT))),
-    kept!("protected_fifos", 0, 0, 2),
+    ("protected_fifos", |number| limit(number, &protected::FIFOS, 0, 2)),
     // Links to files of others are always restricted: see `fs::tree::link`.
     ("protected_hardlinks", |number| value(number, 1)),
-    kept!("protected_regular", 0, 0, 2),
-    kept!("protected_symlinks", 0, 0, 1),
+    ("protected_regular", |number| limit(number, &protected::REGULAR, 0, 2)),
+    ("protected_symlinks", |number| limit(number, &protected::SYMLINKS, 0, 1)),
     kept!("suid_dumpable", 0, 0, 2),
 ];
 

@@ -1,12 +1,16 @@
 //! Changing attributes and sizes: chmod, chown, utimes, truncate, fallocate.
 
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
 use abi::Errno;
 use abi::fs::notify::Events;
 use abi::fs::*;
 use abi::signal::Signal;
 use base::task;
 use fs::tree::{self, NewTime};
-use fs::{Identity, Location, NodeKind, Timestamp, notify};
+use fs::{Identity, Inode, Location, NodeKind, Timestamp, notify};
 
 use super::change::is_regular;
 use super::support::{raise, resolve, resolve_or_itself, usable};
@@ -233,18 +237,42 @@ pub async fn fallocate(call: &Call) -> SysResult {
     if !flags.contains(AllocateFlags::KEEP_SIZE) {
         check_limit(call, file.inode().metadata().size, end)?;
     }
-    let mut at = offset;
-    while at < end {
-        at += file.inode().allocate(flags, at, end - at)?;
-        if at < end {
+    let mut made = Vec::new();
+    if let Err(error) = allocate(call, file.inode(), flags, offset..end, &mut made).await {
+        // All or nothing.
+        for range in made {
+            for start in range.clone().step_by(GIVEN_BACK_AT_ONCE) {
+                file.inode().give_back(start..range.end.min(start + GIVEN_BACK_AT_ONCE as u64));
+                task::yield_now().await;
+            }
+        }
+        return Err(error);
+    }
+    notify::event(file.inode(), Events::MODIFY);
+    Ok(0)
+}
+
+/// Pages that one poll gives back.
+const GIVEN_BACK_AT_ONCE: usize = 256;
+
+async fn allocate(
+    call: &Call,
+    inode: &Arc<dyn Inode>,
+    flags: AllocateFlags,
+    range: Range<u64>,
+    made: &mut Vec<Range<u64>>,
+) -> Result<(), Errno> {
+    let mut at = range.start;
+    while at < range.end {
+        at += inode.allocate(flags, at, range.end - at, made)?;
+        if at < range.end {
             task::yield_now().await;
             if call.thread.is_killed() {
                 return Err(Errno::EINTR);
             }
         }
     }
-    notify::event(file.inode(), Events::MODIFY);
-    Ok(0)
+    Ok(())
 }
 
 /// Advice changes nothing here: all files are in memory.
