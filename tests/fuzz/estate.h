@@ -180,12 +180,12 @@ static void check_self(void)
 }
 
 /* Whether a process is one of the fuzzer's own, or about to become somebody's. */
-static int is_ours(pid_t process, pid_t parent)
+static int is_ours(pid_t process, pid_t parent, int has_dropped)
 {
     if (process == witness.self || process == witness.parent || parent == witness.self)
         return 1;
     for (int i = 0; i < 8; i++)
-        if (process == shared->workers[i].process || (parent == shared->workers[i].process && process != shared->workers[i].dropped))
+        if (process == shared->workers[i].process || (parent == shared->workers[i].process && !has_dropped))
             return 1;
     return parent == witness.parent;
 }
@@ -200,6 +200,10 @@ static void check_others(void)
         unsigned ids[4];
         pid_t process = atoi(entry->d_name), parent;
         snprintf(path, sizeof path, "/proc/%s/status", entry->d_name);
+        /* Before the look: it may be about to drop its rights. */
+        int has_dropped = 0;
+        for (int i = 0; i < 8; i++)
+            has_dropped |= process == shared->workers[i].dropped;
         int fd = process > 1 ? open(path, O_RDONLY) : -1;
         ssize_t length = fd == -1 ? -1 : read(fd, text, sizeof text - 1);
         close(fd);
@@ -218,7 +222,7 @@ static void check_others(void)
         if (sscanf(users + 5, "%u %u %u %u", &ids[0], &ids[1], &ids[2], &ids[3]) != 4)
             fail("witness: the users of a process", process);
         int is_root = ids[0] == 0 || ids[1] == 0 || ids[2] == 0 || ids[3] == 0 || strtoull(rights + 8, NULL, 16) != 0;
-        if (is_root && !is_ours(process, parent)) {
+        if (is_root && !is_ours(process, parent, has_dropped)) {
             say(text);
             fail("witness: somebody gained rights; its parent is", parent);
         }

@@ -295,15 +295,19 @@ static long do_unregister(void)
     struct binding *binding = mine;
     if (!binding)
         return -ENOENT;
-    __atomic_store_n(&binding->bells, 1, __ATOMIC_SEQ_CST);
+    /* Nothing more is taken; what has not begun is answered, what blocks is cancelled. */
+    __atomic_store_n(&binding->stops, 1, __ATOMIC_SEQ_CST);
+    pthread_join(binding->scanner, 0);
+    for (int index = 0; index < FERRY_ENTRIES; index++)
+        if ((binding->held & bit(index)) ||
+            (status_of(index) == FERRY_SUBMITTED && !(bits(&binding->taken) & bit(index))))
+            complete(binding, index, -EINTR);
     while (bits(&binding->taken)) {
         for (int index = 0; index < FERRY_ENTRIES; index++)
             if (bits(&binding->blocking) & bit(index))
                 do_cancel(index);
         nap();
     }
-    __atomic_store_n(&binding->stops, 1, __ATOMIC_SEQ_CST);
-    pthread_join(binding->scanner, 0);
     munmap(binding->control, 8192);
     free(binding);
     mine = 0;

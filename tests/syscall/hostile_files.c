@@ -350,3 +350,63 @@ CASE(a_running_program_is_not_cut_short)
     CHECK_OK(stat("running", &after));
     CHECK_EQ(after.st_size, 0);
 }
+
+static int setting(const char *name)
+{
+    char path[64], digit;
+    snprintf(path, sizeof path, "/proc/sys/fs/%s", name);
+    int fd = open(path, O_RDONLY);
+    CHECK_OK(fd);
+    CHECK_EQ(read(fd, &digit, 1), 1);
+    close(fd);
+    return digit - '0';
+}
+
+/* Opens as somebody; 0 or the error. */
+static int error_of_opening(uid_t user, const char *name, int flags)
+{
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        act_as(user, 0);
+        int fd = open(name, flags, 0600);
+        _exit(fd == -1 ? errno : 0);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* What is refused depends on fs.protected_*, which the host may have otherwise. */
+CASE(traps_in_a_shared_directory_are_not_taken)
+{
+    int links = setting("protected_symlinks"), fifos = setting("protected_fifos"),
+        regular = setting("protected_regular");
+    open_scratch();
+    file_of("file", STRANGER, 0666);
+    CHECK_OK(mkfifo("fifo", 0600));
+    CHECK_OK(chown("fifo", STRANGER, STRANGER));
+    CHECK_OK(chmod("fifo", 0666));
+    CHECK_OK(symlink("file", "link"));
+    CHECK_OK(lchown("link", STRANGER, STRANGER));
+    static const struct {
+        mode_t mode;
+        int least; /* Which setting it takes. */
+    } modes[] = {{01777, 1}, {01770, 2}, {0777, 9}, {01700, 9}};
+    CHECK_OK(chown(".", 0, USER));
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        CHECK_OK(chmod(".", modes[i].mode | 0011));
+        int is_open = modes[i].least == 1;
+        CHECK_EQ(error_of_opening(USER, "link", O_RDONLY), is_open && links ? EACCES : 0);
+        CHECK_EQ(error_of_opening(USER, "file", O_CREAT | O_RDWR), regular >= modes[i].least ? EACCES : 0);
+        CHECK_EQ(error_of_opening(USER, "fifo", O_CREAT | O_RDWR), fifos >= modes[i].least ? EACCES : 0);
+        /* One's own, and what is not to be made. */
+        CHECK_EQ(error_of_opening(STRANGER, "link", O_RDONLY), 0);
+        CHECK_EQ(error_of_opening(STRANGER, "file", O_CREAT | O_RDWR), 0);
+        CHECK_EQ(error_of_opening(USER, "file", O_RDWR), 0);
+        CHECK_EQ(error_of_opening(USER, "fifo", O_RDWR), 0);
+    }
+    CHECK_OK(chmod(".", 01777));
+    CHECK_OK(lchown("link", 0, 0)); /* The directory's owner is trusted. */
+    CHECK_EQ(error_of_opening(USER, "link", O_RDONLY), 0);
+}

@@ -386,3 +386,48 @@ CASE(who_has_too_many_pending_calls_hears_of_it)
     }
     CHECK_EXITED(child, 0);
 }
+
+/* The line of /proc/self/status, in KiB. */
+static long status_of(const char *label)
+{
+    static char text[8192];
+    slurp("/proc/self/status", text, sizeof text);
+    char *found = strstr(text, label);
+    CHECK(found != NULL);
+    return atol(found + strlen(label));
+}
+
+CASE(page_tables_are_counted)
+{
+    enum { TABLES = 64 };
+    long before = status_of("VmPTE:");
+    volatile char *memory =
+        mmap(NULL, 2L * MIB * TABLES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    for (long at = 0; at < TABLES; at++)
+        CHECK_EQ(memory[at * 2 * MIB], 0);
+    CHECK(before > 0);
+    CHECK(status_of("VmPTE:") - before >= (TABLES - 1) * 4);
+}
+
+CASE(page_tables_of_one_process_do_not_take_the_memory_of_all)
+{
+    /* It reads one page here and one there: none is its own, only the tables are. */
+    enum { STEP = 2 * MIB };
+    if (getenv("FERRY_GUEST") == NULL)
+        SKIP("it would hurt a host");
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        for (;;) {
+            volatile char *memory = mmap(NULL, 1L << 36, PROT_READ,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            CHECK(memory != MAP_FAILED);
+            for (long at = 0; at < 1L << 36; at += STEP)
+                (void)memory[at];
+        }
+    }
+    CHECK_KILLED(child, SIGKILL);
+    char *own = fresh(16 * MIB);
+    memset(own, 1, 16 * MIB);
+    CHECK_EQ(own[16 * MIB - 1], 1);
+}

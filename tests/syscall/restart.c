@@ -330,7 +330,7 @@ CASE(queued_signals_of_all_processes_of_a_user_count)
             CHECK_OK(sigqueue(getpid(), SIGRTMIN + 5, value));
         CHECK_EQ(write(ready[1], "", 1), 1);
         CHECK_EQ(read(stop[0], &byte, 1), 0);
-        _exit(0); /* What is pending is given back with the process. */
+        _exit(0); /* What is pending is given back when it is waited for. */
     }
     CHECK_EQ(read(ready[0], &byte, 1), 1);
     pid_t other = fork_or_fail();
@@ -346,7 +346,7 @@ CASE(queued_signals_of_all_processes_of_a_user_count)
         CHECK_ERRNO(sigqueue(getpid(), SIGRTMIN + 5, value), EAGAIN);
         CHECK_EQ(write(ready[1], "", 1), 1);
         close(stop[1]);
-        /* The holder ends some time after that. */
+        /* The holder ends and is waited for some time after that. */
         while (sigqueue(getpid(), SIGRTMIN + 5, value) == -1) {
             CHECK_EQ(errno, EAGAIN);
             sleep_ms(1);
@@ -360,8 +360,8 @@ CASE(queued_signals_of_all_processes_of_a_user_count)
     }
     CHECK_EQ(read(ready[0], &byte, 1), 1);
     close(stop[1]);
-    CHECK_EXITED(other, 0);
     CHECK_EXITED(holder, 0);
+    CHECK_EXITED(other, 0);
 }
 
 CASE(wake_op_changes_and_wakes)

@@ -28,7 +28,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Frames {
     records: &'static [Record],
     free: Mutex<Free>,
-    total: usize,
+    pub(crate) total: usize,
 }
 
 /// What is free and in no cache.

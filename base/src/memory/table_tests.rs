@@ -43,6 +43,23 @@ fn a_page_is_mapped_replaced_and_taken_away() {
 }
 
 #[test]
+fn tables_are_counted_and_one_space_has_no_more_than_its_share() {
+    let mut table = PageTable::new().unwrap();
+    assert_eq!(table.table_count(), 1);
+    assert!(table.map(page(0), filled(1), READ).unwrap().is_none());
+    let first = table.table_count();
+    assert_eq!(first, Machine::TABLE_LEVELS as usize);
+    assert!(table.map(page(1), filled(1), READ).unwrap().is_none());
+    assert_eq!(table.table_count(), first);
+    // One page in each leaf table, always the same one.
+    let frame = filled(7);
+    let share = frame_counts().total / 4;
+    let refused =
+        (1..=share as u64).find(|at| table.map(page(at * 512), frame.clone(), READ).is_err());
+    assert!(refused.is_some() && table.table_count() == share);
+}
+
+#[test]
 fn addresses_beyond_user_space_are_refused() {
     let mut table = PageTable::new().unwrap();
     let beyond = VirtAddr(Machine::USER_END);

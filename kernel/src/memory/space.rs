@@ -79,6 +79,8 @@ pub struct Counters {
     pub text: u64,
     /// Locked.
     pub locked: u64,
+    /// Taken by page tables.
+    pub tables: u64,
 }
 
 /// Where the program's arguments and environment lie, for `/proc/PID/{cmdline,environ,stat}`.
@@ -230,6 +232,7 @@ impl AddressSpace {
             total_peak: inner.total_peak,
             resident: inner.resident,
             resident_peak: inner.resident_peak,
+            tables: inner.table.table_count() as u64,
             ..Counters::default()
         };
         for (start, area) in inner.areas.iter() {

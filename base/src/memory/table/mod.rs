@@ -21,6 +21,7 @@ use hal::{Contract, Machine, PAGE_SIZE, PhysAddr, VirtAddr};
 mod ranges;
 mod user_bytes;
 
+use super::allocator::frames;
 use super::{Frame, OutOfMemory};
 use crate::user::{SpaceHandle, invalidate};
 
@@ -76,7 +77,12 @@ pub enum ShareMode {
 /// "accessed" and "dirty", which the machine sets too.
 pub struct PageTable {
     space: Arc<SpaceHandle>,
+    /// Frames that the tables take, the root among them. They stay until the space ends.
+    tables: usize,
 }
+
+/// One space's tables may take this part of all frames.
+const TABLE_SHARE: usize = 4;
 
 /// The entries of a table.
 ///
@@ -160,7 +166,7 @@ impl PageTable {
         let root = Frame::zeroed()?.into_address();
         // SAFETY: the frame is fresh and zeroed.
         unsafe { Machine::prepare_root(root) };
-        Ok(PageTable { space: Arc::new(SpaceHandle::new(root)) })
+        Ok(PageTable { space: Arc::new(SpaceHandle::new(root)), tables: 1 })
     }
 
     /// What `user::run` needs.
@@ -189,7 +195,25 @@ impl PageTable {
         Some(unsafe { entries(table) })
     }
 
-    /// The leaf table of an address, made if there is none.
+    /// Frames that the tables take.
+    pub fn table_count(&self) -> usize {
+        self.tables
+    }
+
+    /// The frame of a new table.
+    #[cold]
+    fn new_table(&mut self) -> Result<PhysAddr, OutOfMemory> {
+        // Who touches one page here and one there makes tables that count as nobody's pages.
+        if self.tables >= frames().total / TABLE_SHARE {
+            return Err(OutOfMemory);
+        }
+        let table = Frame::zeroed()?.into_address();
+        self.tables += 1;
+        Ok(table)
+    }
+
+    /// The leaf table of an address, made if there is none. Fails, too, when this space has more tables
+    /// than one may have.
     #[inline]
     fn leaf_table_or_new(&mut self, address: u64) -> Result<&[AtomicU64; ENTRIES], OutOfMemory> {
         if address >= Machine::USER_END {
@@ -202,7 +226,7 @@ impl PageTable {
             table = match lower_table(entry.load(Ordering::Acquire)) {
                 Some(lower) => lower,
                 None => {
-                    let lower = Frame::zeroed()?.into_address();
+                    let lower = self.new_table()?;
                     entry.store(table_entry(lower), Ordering::Release);
                     lower
                 }

@@ -317,7 +317,7 @@ fn memory_lines(text: &mut Text, thread: &Thread) {
         ("VmStk", counters.stack),
         ("VmExe", counters.text),
         ("VmLib", 0),
-        ("VmPTE", 0),
+        ("VmPTE", counters.tables),
         ("VmSwap", 0),
     ];
     for (label, pages) in lines {
