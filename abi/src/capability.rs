@@ -36,14 +36,20 @@ pub enum Capability {
     LockMemory = 14,
     /// `CAP_IPC_OWNER`: ignore permissions of System V objects.
     IpcOwner = 15,
+    /// `CAP_SYS_MODULE`: load and unload modules of the kernel.
+    Modules = 16,
     /// `CAP_SYS_RAWIO`: touch the machine itself; map the lowest addresses.
     RawIo = 17,
     /// `CAP_SYS_CHROOT`: change the root directory.
     ChangeRoot = 18,
     /// `CAP_SYS_PTRACE`: trace and inspect anybody.
     Trace = 19,
+    /// `CAP_SYS_PACCT`: switch process accounting on and off.
+    Accounting = 20,
     /// `CAP_SYS_ADMIN`: administer: host name, mounts.
     Administer = 21,
+    /// `CAP_SYS_BOOT`: restart the machine.
+    Boot = 22,
     /// `CAP_SYS_NICE`: raise priorities.
     Nice = 23,
     /// `CAP_SYS_RESOURCE`: raise limits.

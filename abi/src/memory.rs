@@ -152,6 +152,40 @@ impl Advice {
     }
 }
 
+/// Memory policies: on which nodes pages are taken (`set_mempolicy`, `mbind`).
+pub mod placement {
+    /// Where the policy of the thread or of the system says.
+    pub const DEFAULT: u32 = 0;
+    /// From these nodes, then from others.
+    pub const PREFERRED: u32 = 1;
+    /// From these nodes only.
+    pub const BIND: u32 = 2;
+    /// From these nodes in turn.
+    pub const INTERLEAVE: u32 = 3;
+    /// From the node of the processor.
+    pub const LOCAL: u32 = 4;
+    /// From these nodes, then from others, for more than one node.
+    pub const PREFERRED_MANY: u32 = 5;
+    /// Mode flag: pages move to where they are used.
+    pub const NUMA_BALANCING: u32 = 1 << 13;
+    /// Mode flag: nodes count from the first that is allowed.
+    pub const RELATIVE_NODES: u32 = 1 << 14;
+    /// Mode flag: nodes are never renumbered.
+    pub const STATIC_NODES: u32 = 1 << 15;
+    /// `get_mempolicy`: ask for a node instead of a policy.
+    pub const GET_NODE: u64 = 1;
+    /// `get_mempolicy`: ask about an address.
+    pub const GET_ADDRESS: u64 = 2;
+    /// `get_mempolicy`: ask which nodes are allowed.
+    pub const GET_ALLOWED: u64 = 4;
+    /// `mbind`: fail where pages lie elsewhere.
+    pub const STRICT: u32 = 1;
+    /// `mbind`, `move_pages`: move pages that nobody shares.
+    pub const MOVE: u32 = 2;
+    /// `mbind`, `move_pages`: move all pages.
+    pub const MOVE_ALL: u32 = 4;
+}
+
 /// `membarrier` commands.
 pub mod membarrier {
     /// Which commands are supported.

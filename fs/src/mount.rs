@@ -13,6 +13,7 @@ use crate::metadata::{InodeId, NodeKind};
 use crate::notify;
 use abi::Errno;
 use abi::fs::mount::*;
+use abi::fs::{device_major, device_minor};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -523,6 +524,22 @@ pub fn list(root: &Location) -> Vec<MountLine> {
             })
         })
         .collect()
+}
+
+/// The file system of a device number that a process with this root sees mounted.
+pub fn find_device(root: &Location, major: u32, minor: u32) -> Option<Arc<dyn FileSystem>> {
+    let mut mounts: Vec<Arc<Mount>> = Vec::new();
+    mounts.push(root.mount.clone());
+    let mut next = 0;
+    while let Some(mount) = mounts.get(next).cloned() {
+        let device = mount.file_system.device();
+        if (device_major(device), device_minor(device)) == (major, minor) {
+            return Some(mount.file_system.clone());
+        }
+        next += 1;
+        mounts.extend(mount.children().into_iter().map(|(_, child)| child));
+    }
+    None
 }
 
 impl Mount {

@@ -139,6 +139,14 @@ pub trait Content: Send + Sync {
     fn part(&self, opener: &Identity, _cursor: u64) -> Result<Part, Errno> {
         Ok(Part { text: self.generate(opener)?, next: None })
     }
+    /// Whether it is not a text but has bytes at offsets, which `bytes_at` gives.
+    fn is_random(&self) -> bool {
+        false
+    }
+    /// Bytes from an offset on, at most `length` of them; none at the end.
+    fn bytes_at(&self, _opener: &Identity, _offset: u64, _length: usize) -> Result<Vec<u8>, Errno> {
+        Err(Errno::EINVAL)
+    }
     /// Takes what is written at an offset; how many bytes.
     fn write(&self, _opener: &Identity, _offset: u64, _bytes: &[u8]) -> Result<usize, Errno> {
         Err(Errno::EIO)
@@ -360,6 +368,9 @@ impl Shown {
 /// Parts that are made in one go for a reader that has skipped them.
 const PARTS_AT_ONCE: usize = 16;
 
+/// Bytes of a file with offsets that are made in one go.
+const MOST_BYTES_AT_ONCE: usize = 64 << 10;
+
 /// An open pseudo-file. `text` is what it read as last; the lock is not held while it is computed.
 struct PseudoFile {
     content: Arc<dyn Content>,
@@ -379,6 +390,9 @@ impl File for PseudoFile {
     }
 
     fn prepare(&self, offset: u64) -> Result<(), Errno> {
+        if self.content.is_random() {
+            return Ok(());
+        }
         let known = self.text.lock().clone();
         let mut shown = match known {
             Some(shown) if offset > 0 && offset >= shown.start => shown,
@@ -399,6 +413,11 @@ impl File for PseudoFile {
     }
 
     fn read(&self, offset: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
+        if self.content.is_random() {
+            let length = sink.remaining().min(MOST_BYTES_AT_ONCE);
+            let bytes = self.content.bytes_at(&self.opener, offset, length)?;
+            return Ok(sink.write(&bytes));
+        }
         let Some(shown) = self.text.lock().clone() else { return Ok(0) };
         let Some(start) = offset.checked_sub(shown.start) else { return Ok(0) };
         let start = usize::try_from(start).unwrap_or(usize::MAX);

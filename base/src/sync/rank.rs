@@ -66,6 +66,8 @@ classes! {
     DISCARDED = 97;
     /// A terminal.
     TERMINAL = 100;
+    /// Contexts of native asynchronous input and output, and what each has completed.
+    ASYNCHRONOUS = 105;
     /// The patched sites of an address space.
     SITES = 108;
     /// An address space.

@@ -14,6 +14,7 @@ use core::ops::Range;
 
 use super::attach::Attachment;
 use super::layout::{PAGE, STACK_GUARD};
+use super::placement::Placement;
 use super::source::PageSource;
 
 bitflags! {
@@ -102,6 +103,8 @@ pub struct Area {
     pub backing: Backing,
     /// Counts the area as an attachment of a shared-memory segment.
     pub attachment: Option<Attachment>,
+    /// On which nodes its pages shall lie; `None` for where the thread's policy says.
+    pub placement: Option<Placement>,
 }
 
 impl Area {
@@ -139,6 +142,7 @@ impl Area {
         self.protection == next.protection
             && self.allowed == next.allowed
             && self.flags == next.flags
+            && self.placement == next.placement
             && !self.flags.contains(AreaFlags::SPECIAL)
             && self.attachment.is_none()
             && next.attachment.is_none()
@@ -352,6 +356,7 @@ mod tests {
             flags: AreaFlags::empty(),
             backing: Backing::Anonymous,
             attachment: None,
+            placement: None,
         }
     }
 

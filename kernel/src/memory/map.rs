@@ -87,6 +87,7 @@ impl AddressSpace {
             flags: request.flags,
             backing: request.backing,
             attachment: request.attachment,
+            placement: None,
         };
         if inner.lock_future {
             area.flags.insert(AreaFlags::LOCKED);

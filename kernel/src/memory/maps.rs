@@ -1,11 +1,14 @@
-//! The text of `/proc/PID/maps`, a part at a time: there may be 65,530 lines of any length.
+//! The text of `/proc/PID/maps` and `smaps`, a part at a time: there may be 65,530 lines of any length. And
+//! what else tells of all areas and pages.
 
 use abi::Errno;
 use abi::memory::Protection;
 use alloc::vec::Vec;
+use base::memory::VirtAddr;
 use core::fmt::Write;
 
 use super::area::{Area, AreaFlags, Backing};
+use super::layout::{PAGE, USER_END};
 use super::space::{AddressSpace, Inner};
 
 /// Column at which the name begins.
@@ -33,6 +36,170 @@ impl AddressSpace {
     }
 }
 
+/// What of a range is in memory, in bytes.
+#[derive(Default)]
+struct Sizes {
+    /// All of it.
+    size: u64,
+    resident: u64,
+    /// Each page divided by those who share it.
+    proportional: u64,
+    shared: u64,
+    own: u64,
+    own_dirty: u64,
+    anonymous: u64,
+    locked: u64,
+}
+
+impl Sizes {
+    fn add(&mut self, other: &Sizes) {
+        self.size += other.size;
+        self.resident += other.resident;
+        self.proportional += other.proportional;
+        self.shared += other.shared;
+        self.own += other.own;
+        self.own_dirty += other.own_dirty;
+        self.anonymous += other.anonymous;
+        self.locked += other.locked;
+    }
+
+    fn write(&self, text: &mut Vec<u8>, is_rollup: bool) {
+        let mut line = |name: &str, bytes: u64| {
+            // Writing to a vector cannot fail.
+            let _ = writeln!(Bytes(text), "{name:<16}{:8} kB", bytes / 1024);
+        };
+        if !is_rollup {
+            line("Size:", self.size);
+            line("KernelPageSize:", PAGE);
+            line("MMUPageSize:", PAGE);
+        }
+        line("Rss:", self.resident);
+        line("Pss:", self.proportional);
+        line("Pss_Dirty:", self.own_dirty);
+        if is_rollup {
+            line("Pss_Anon:", self.anonymous);
+            line("Pss_File:", self.proportional.saturating_sub(self.anonymous));
+            line("Pss_Shmem:", 0);
+        }
+        line("Shared_Clean:", self.shared);
+        line("Shared_Dirty:", 0);
+        line("Private_Clean:", self.own - self.own_dirty);
+        line("Private_Dirty:", self.own_dirty);
+        line("Referenced:", self.resident);
+        line("Anonymous:", self.anonymous);
+        for name in [
+            "LazyFree:",
+            "AnonHugePages:",
+            "ShmemPmdMapped:",
+            "FilePmdMapped:",
+            "Shared_Hugetlb:",
+            "Private_Hugetlb:",
+            "Swap:",
+            "SwapPss:",
+        ] {
+            line(name, 0);
+        }
+        line("Locked:", self.locked);
+    }
+}
+
+impl AddressSpace {
+    /// Adds what `/proc/PID/smaps` says, a part as for `maps`.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn sizes_of_areas(&self, cursor: u64, text: &mut Vec<u8>) -> Result<Option<u64>, Errno> {
+        /// Bytes that the lines below the first one have at most.
+        const LINES: usize = 1024;
+        let inner = self.lock();
+        for (start, area) in inner.areas.overlapping(cursor..u64::MAX) {
+            if text.len() >= PART {
+                return Ok(Some(start));
+            }
+            inner.write_line(start, area, text)?;
+            text.try_reserve(LINES).map_err(|_| Errno::ENOMEM)?;
+            inner.sizes(start, area).write(text, false);
+            let _ = write!(Bytes(text), "THPeligible:    0\nProtectionKey:         0\nVmFlags: ");
+            for name in flag_names(area) {
+                let _ = write!(Bytes(text), "{name} ");
+            }
+            text.push(b'\n');
+        }
+        Ok(None)
+    }
+
+    /// Adds what `/proc/PID/smaps_rollup` says.
+    pub fn sizes_of_all(&self, text: &mut Vec<u8>) {
+        let inner = self.lock();
+        let mut sum = Sizes::default();
+        let (mut first, mut end) = (None, 0);
+        for (start, area) in inner.areas.iter() {
+            first = first.or(Some(start));
+            end = area.end;
+            sum.add(&inner.sizes(start, area));
+        }
+        let first = first.unwrap_or(0);
+        let _ = writeln!(
+            Bytes(text),
+            "{first:08x}-{end:08x} ---p 00000000 00:00 0 {:>1$}",
+            "[rollup]",
+            NAME_COLUMN - 42
+        );
+        sum.write(text, true);
+    }
+
+    /// Words of `/proc/PID/pagemap` from a page on. Frames are told when `shows_frames`.
+    pub fn page_words(&self, first_page: u64, count: usize, shows_frames: bool) -> Vec<u64> {
+        const PRESENT: u64 = 1 << 63;
+        const OF_FILE: u64 = 1 << 61;
+        const ALONE: u64 = 1 << 56;
+        let inner = self.lock();
+        let pages = (first_page..).take(count).take_while(|page| *page < USER_END / PAGE);
+        pages
+            .map(|page| {
+                let address = page * PAGE;
+                let Some(state) = inner.table.peek(VirtAddr(address)) else { return 0 };
+                let is_of_file = inner
+                    .areas
+                    .find(address)
+                    .is_some_and(|(_, area)| matches!(area.backing, Backing::Object { .. }));
+                let alone = if state.references == 1 { ALONE } else { 0 };
+                let of_file = if is_of_file { OF_FILE } else { 0 };
+                let frame = if shows_frames { state.frame.0 / PAGE } else { 0 };
+                PRESENT | of_file | alone | frame
+            })
+            .collect()
+    }
+}
+
+/// `VmFlags` of an area.
+fn flag_names(area: &Area) -> impl Iterator<Item = &'static str> {
+    let has = |right| area.protection.contains(right);
+    let may = |right| area.allowed.contains(right);
+    let is = |flag| area.flags.contains(flag);
+    [
+        (has(Protection::READ), "rd"),
+        (has(Protection::WRITE), "wr"),
+        (has(Protection::EXECUTE), "ex"),
+        (is(AreaFlags::SHARED), "sh"),
+        (may(Protection::READ), "mr"),
+        (may(Protection::WRITE), "mw"),
+        (may(Protection::EXECUTE), "me"),
+        (is(AreaFlags::SHARED), "ms"),
+        (is(AreaFlags::GROWS_DOWN), "gd"),
+        (is(AreaFlags::LOCKED), "lo"),
+        (is(AreaFlags::DONT_FORK), "dc"),
+        (area.is_accounted(), "ac"),
+        (is(AreaFlags::NO_RESERVE), "nr"),
+        (is(AreaFlags::WIPE_ON_FORK), "wf"),
+        (is(AreaFlags::DONT_DUMP), "dd"),
+        (true, "sd"),
+    ]
+    .into_iter()
+    .filter(|(holds, _)| *holds)
+    .map(|(_, name)| name)
+}
+
 struct Bytes<'a>(&'a mut Vec<u8>);
 
 impl Write for Bytes<'_> {
@@ -43,6 +210,33 @@ impl Write for Bytes<'_> {
 }
 
 impl Inner {
+    fn sizes(&self, start: u64, area: &Area) -> Sizes {
+        let mut sizes = Sizes { size: area.end - start, ..Sizes::default() };
+        let zero = self.zero_address();
+        let is_of_file = matches!(area.backing, Backing::Object { .. });
+        self.table.for_each(VirtAddr(start)..VirtAddr(area.end), |_, state| {
+            if state.frame == zero {
+                return;
+            }
+            let owners = u64::from(state.references.max(1));
+            sizes.resident += PAGE;
+            sizes.proportional += PAGE / owners;
+            if owners > 1 {
+                sizes.shared += PAGE;
+            } else {
+                sizes.own += PAGE;
+                sizes.own_dirty += if state.dirty { PAGE } else { 0 };
+            }
+            // A page of a private mapping that nobody shares is a copy.
+            let is_anonymous = !is_of_file || (area.is_private() && owners == 1);
+            sizes.anonymous += if is_anonymous { PAGE } else { 0 };
+        });
+        if area.flags.contains(AreaFlags::LOCKED) {
+            sizes.locked = sizes.proportional;
+        }
+        sizes
+    }
+
     fn write_line(&self, start: u64, area: &Area, text: &mut Vec<u8>) -> Result<(), Errno> {
         let name = self.name_of(start, area);
         // A line feed takes four bytes.
@@ -56,7 +250,7 @@ impl Inner {
         let (offset, device, inode) = match &area.backing {
             Backing::Object { object, first_page } if !area.flags.contains(AreaFlags::SPECIAL) => {
                 let source = &object.source;
-                (first_page * super::layout::PAGE, source.device(), source.inode())
+                (first_page * PAGE, source.device(), source.inode())
             }
             _ => (0, 0, 0),
         };

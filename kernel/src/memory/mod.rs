@@ -28,6 +28,7 @@ mod load;
 mod map;
 mod maps;
 mod pin;
+mod placement;
 mod remap;
 mod script;
 mod sites;
@@ -48,6 +49,7 @@ pub use layout::{Layout, PAGE, USER_END, is_page_aligned, is_user_range, page_ce
 pub use load::{Identity, LoadRequest, LoadedProgram, ProgramFile, ProgramLookup, load_program};
 pub use map::{MapRequest, Place};
 pub use pin::{SharedPage, SharedPlace};
+pub use placement::{NODES, Placement};
 pub use remap::{Move, RemapRequest};
 pub use sites::Sites;
 pub use source::{PageSource, SharedStore};

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use base::memory::{Frame, PageRights, PageTable, PhysAddr, ShareMode, VirtAddr, zero_frame};
 use base::sync::{Mutex, MutexGuard, Once, rank};
 use base::user::{SpaceHandle, shootdown};
+use core::any::Any;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -140,6 +141,8 @@ pub struct AddressSpace {
     inner: Mutex<Inner>,
     /// Where its program posts calls without knowing.
     sites: Once<Arc<Sites>>,
+    /// What others keep with it and what ends with it.
+    attached: Once<Arc<dyn Any + Send + Sync>>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -183,6 +186,7 @@ impl AddressSpace {
                 },
             ),
             sites: Once::new(),
+            attached: Once::new(),
         }))
     }
 
@@ -347,6 +351,12 @@ impl AddressSpace {
         self.sites.call_once(|| sites);
     }
 
+    /// What is kept with it, made when it is first asked for. There is one kind of it.
+    pub fn attached<T: Send + Sync + 'static>(&self, make: impl Fn() -> T) -> Arc<T> {
+        let kept = self.attached.call_once(|| Arc::new(make()));
+        kept.clone().downcast().unwrap_or_else(|_| Arc::new(make()))
+    }
+
     /// Whether nothing is mapped in `range`.
     pub fn is_free(&self, range: Range<u64>) -> bool {
         self.lock().areas.is_free(range)
@@ -492,5 +502,6 @@ pub(super) fn anonymous_area(end: u64, protection: Protection) -> Area {
         flags: AreaFlags::empty(),
         backing: Backing::Anonymous,
         attachment: None,
+        placement: None,
     }
 }

@@ -84,6 +84,7 @@ fn leave(thread: &Arc<Thread>) {
     give_up_resources(thread);
     let usage = thread.usage();
     process.ended_threads.add(&usage);
+    process.ended_transfers.add(&thread.transfers);
     super::system::add_ended_time(usage.user_ns, usage.system_ns);
     if thread.tid() == process.pid.leader() {
         process.leader_status.store(status, Ordering::Relaxed);

@@ -118,6 +118,7 @@ pub async fn clone_thread(
 
     let gate = request.has(CLONE_VFORK).then(|| Arc::new(VforkGate::new()));
     let child = make_thread(parent, tid, &request, gate.clone())?;
+    child.placement.store(parent.placement.load(Ordering::Relaxed), Ordering::Relaxed);
     let descriptor = if request.has(CLONE_PIDFD) {
         let limit = parent.process.limits.soft(Resource::Files);
         let reservation = parent.files().reserve(true, limit)?;

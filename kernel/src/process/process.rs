@@ -45,6 +45,8 @@ pub struct Process {
     pub start_ns: u64,
     /// Time and faults of threads that have ended.
     pub ended_threads: UsageCounters,
+    /// What threads that have ended read and wrote.
+    pub ended_transfers: TransferCounters,
     /// Time and faults of children that were waited for.
     pub ended_children: UsageCounters,
     /// Signal that the parent gets at the end; 0 for none.
@@ -97,6 +99,45 @@ struct ThreadList {
     group_exit: Option<u32>,
     /// The thread that runs `execve` and makes all others end.
     executing: Option<Tid>,
+}
+
+/// What was read and written by calls, for `/proc/PID/io`.
+#[derive(Default)]
+pub struct TransferCounters {
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    reads: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl TransferCounters {
+    /// A call read so many bytes.
+    #[inline]
+    pub fn note_read(&self, bytes: u64) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A call wrote so many bytes.
+    #[inline]
+    pub fn note_written(&self, bytes: u64) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes read, bytes written, calls that read, calls that wrote.
+    pub fn values(&self) -> [u64; 4] {
+        [&self.read_bytes, &self.written_bytes, &self.reads, &self.writes]
+            .map(|counter| counter.load(Ordering::Relaxed))
+    }
+
+    /// Adds what another one counted.
+    pub fn add(&self, other: &TransferCounters) {
+        let counters = [&self.read_bytes, &self.written_bytes, &self.reads, &self.writes];
+        for (counter, value) in counters.into_iter().zip(other.values()) {
+            counter.fetch_add(value, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Sums of time and events.
@@ -202,6 +243,7 @@ impl Process {
             limits,
             start_ns: base::time::now_ns(),
             ended_threads: UsageCounters::default(),
+            ended_transfers: TransferCounters::default(),
             ended_children: UsageCounters::default(),
             exit_signal: AtomicI32::new(0),
             is_subreaper: AtomicBool::new(false),

@@ -4,6 +4,7 @@
 //! its callers it asks through `fs::Caller`, which a thread implements.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::any::Any;
 use core::sync::atomic::Ordering;
 
@@ -93,6 +94,11 @@ pub(super) fn signal_group(group: i32, signal: u8) {
     if let Some(signal) = Signal::new(i32::from(signal)) {
         signal::send_to_group(group, SignalInfo::kernel(signal));
     }
+}
+
+/// Numbers of the children of a process.
+pub fn children_of(parent: Pid) -> Vec<Pid> {
+    table::lock().children(parent).map(|(child, _)| child.pid).collect()
 }
 
 /// The terminal that controls a session.

@@ -39,6 +39,14 @@ const fn field(text: &[u8]) -> [u8; NAME_LENGTH] {
     field
 }
 
+/// `/proc/sys/kernel/dmesg_restrict`: reading the kernel's log takes privilege.
+pub static LOG_RESTRICTED: AtomicU64 = AtomicU64::new(1);
+
+/// Whether reading the kernel's log takes privilege.
+pub fn is_log_restricted() -> bool {
+    LOG_RESTRICTED.load(Ordering::Relaxed) != 0
+}
+
 /// All names, as `uname` gives them.
 pub fn names() -> SystemNames {
     let names = NAMES.lock();

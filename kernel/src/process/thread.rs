@@ -24,7 +24,7 @@ use super::directory::DirectoryContext;
 use super::file_table::FileTable;
 use super::fork::VforkGate;
 use super::ids::Tid;
-use super::process::Process;
+use super::process::{Process, TransferCounters};
 use super::schedule::Schedule;
 use crate::call::CallSlot;
 use crate::counters::ThreadCounters;
@@ -80,12 +80,16 @@ pub struct Thread {
     pub involuntary_switches: AtomicU64,
     /// What it did.
     pub counters: ThreadCounters,
+    /// What it read and wrote.
+    pub transfers: TransferCounters,
     /// When it was made, on the monotonic clock.
     pub start_ns: u64,
     /// Slack of timers, for `PR_SET_TIMERSLACK`.
     pub timer_slack_ns: AtomicU64,
     /// The slack that it began with, which `PR_SET_TIMERSLACK` of 0 brings back.
     pub first_timer_slack_ns: u64,
+    /// Its memory policy as a word; 0 for the default.
+    pub placement: AtomicU64,
     /// Signal to this thread when its parent ends; 0 for none.
     pub parent_death_signal: AtomicI32,
     /// Number of its syspage, a copy for who only asks whether there is one; 0 for none.
@@ -150,9 +154,11 @@ impl Thread {
             voluntary_switches: AtomicU64::new(0),
             involuntary_switches: AtomicU64::new(0),
             counters: ThreadCounters::default(),
+            transfers: TransferCounters::default(),
             start_ns: base::time::now_ns(),
             timer_slack_ns: AtomicU64::new(new.timer_slack_ns),
             first_timer_slack_ns: new.timer_slack_ns,
+            placement: AtomicU64::new(0),
             parent_death_signal: AtomicI32::new(0),
             undo: new.undo,
             exit_request: AtomicU64::new(0),

@@ -3,6 +3,9 @@
 //! A handler checks and rounds its arguments in the order of Linux, so that the same mistake gets the
 //! same errno, and leaves the work to `crate::memory`.
 
+mod others;
+mod placement;
+
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
@@ -46,6 +49,19 @@ pub async fn serve(call: &Call) -> SysResult {
         number::membarrier => membarrier(call),
         number::process_vm_readv => process_vm(call, false).await,
         number::process_vm_writev => process_vm(call, true).await,
+        number::process_madvise => others::process_madvise(call).await,
+        number::process_mrelease => others::process_mrelease(call),
+        number::remap_file_pages => others::remap_file_pages(call).await,
+        number::pkey_alloc => others::pkey_alloc(call),
+        // No key was ever given out.
+        number::pkey_free => Err(Errno::EINVAL),
+        number::pkey_mprotect => others::pkey_mprotect(call),
+        number::mbind => placement::mbind(call).await,
+        number::set_mempolicy => placement::set_mempolicy(call).await,
+        number::get_mempolicy => placement::get_mempolicy(call).await,
+        number::set_mempolicy_home_node => placement::set_home_node(call),
+        number::migrate_pages => placement::migrate_pages(call).await,
+        number::move_pages => placement::move_pages(call).await,
         _ => Err(call::unknown(call.number())),
     }
 }

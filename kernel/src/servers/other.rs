@@ -1,5 +1,7 @@
 //! Calls of class other: names and facts of the system, random bytes.
 
+mod machine;
+
 use abi::Errno;
 use abi::process::{GRND_INSECURE, GRND_NONBLOCK, GRND_RANDOM, NAME_LENGTH, SystemInfo};
 use alloc::vec;
@@ -31,6 +33,16 @@ pub async fn serve(call: &Call) -> SysResult {
         number::setdomainname => set_name(call, system::set_domain_name).await,
         number::getcpu => getcpu(call).await,
         number::getrandom => getrandom(call).await,
+        number::reboot => machine::reboot(call).await,
+        number::syslog => machine::syslog(call).await,
+        number::vhangup => machine::vhangup(call),
+        number::iopl => machine::iopl(call),
+        number::ioperm => machine::ioperm(call),
+        number::modify_ldt => machine::modify_ldt(call).await,
+        number::lookup_dcookie => machine::lookup_dcookie(call),
+        number::init_module => machine::init_module(call).await,
+        number::finit_module => machine::finit_module(call),
+        number::delete_module => machine::delete_module(call).await,
         number::ferry_wait | number::ferry_cancel => posted::serve(call).await,
         _ => Err(call::unknown(call.number())),
     }

@@ -5,6 +5,7 @@
 //!   self, thread-self    links to whoever asks
 //!   PID/, PID/task/TID/  process.rs     the directory and its links; status.rs: the longer texts
 //!   PID/fd, fdinfo       descriptors.rs
+//!   PID/smaps, mem, ...  memory.rs
 //!   sys/                 settings.rs
 //!   net/, sys/net/       network.rs
 //!   sysvipc/             sysvipc.rs
@@ -24,6 +25,7 @@ mod descriptors;
 mod directory;
 #[cfg(debug_assertions)]
 mod fault;
+mod memory;
 mod network;
 mod process;
 mod settings;

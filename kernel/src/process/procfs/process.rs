@@ -11,7 +11,7 @@ use fs::{Identity, Location, NodeKind};
 
 use super::descriptors::Descriptors;
 use super::directory::parse_number;
-use super::{counters, number, status};
+use super::{counters, memory, number, status};
 use crate::process::access::Observer;
 use crate::process::thread::Resources;
 use crate::process::{Capability, Process, Thread, table};
@@ -119,10 +119,14 @@ enum Item {
     Tasks,
     KillPreference,
     Name,
+    Memory,
+    PageMap,
+    /// Only in the directories of threads.
+    OfThread(fn(&Subject) -> Result<Vec<u8>, Errno>),
 }
 
 const ITEMS: &[(&str, Item)] = &[
-    ("auxv", Item::Private(|_, _| Ok(Part { text: Vec::new(), next: None }), 0o400)),
+    ("auxv", Item::Private(memory::auxiliary_vector, 0o400)),
     ("cgroup", Item::Text(status::control_group, 0o444)),
     ("cmdline", Item::Text(status::command_line, 0o444)),
     ("comm", Item::Name),
@@ -132,23 +136,43 @@ const ITEMS: &[(&str, Item)] = &[
     ("ferry", Item::Text(counters::calls, 0o444)),
     ("fd", Item::Descriptors { is_information: false }),
     ("fdinfo", Item::Descriptors { is_information: true }),
+    ("children", Item::OfThread(status::children)),
+    ("coredump_filter", Item::Text(status::dump_filter, 0o644)),
+    ("gid_map", Item::Text(status::identity_map, 0o644)),
+    ("io", Item::PartlyPrivate(status::transfers)),
     ("limits", Item::Text(status::limits, 0o444)),
     ("maps", Item::Private(status::maps, 0o444)),
+    ("loginuid", Item::Text(status::no_login, 0o644)),
+    ("mem", Item::Memory),
     ("mountinfo", Item::Text(status::mount_information, 0o444)),
     ("mounts", Item::Text(status::mounts, 0o444)),
     ("oom_score", Item::Text(status::kill_score, 0o444)),
     ("oom_score_adj", Item::KillPreference),
+    ("pagemap", Item::PageMap),
+    ("personality", Item::Text(status::personality, 0o400)),
     ("root", Item::Place(|_, inside| Some(inside.directory.root()))),
+    ("schedstat", Item::Text(status::schedule_statistics, 0o444)),
+    ("sessionid", Item::Text(status::no_login, 0o444)),
+    ("setgroups", Item::Text(status::may_set_groups, 0o644)),
+    ("smaps", Item::Private(memory::sizes, 0o444)),
+    ("smaps_rollup", Item::Private(memory::sum_of_sizes, 0o444)),
     ("stat", Item::PartlyPrivate(status::stat)),
     ("statm", Item::Text(status::memory_sizes, 0o444)),
     ("status", Item::Text(status::status, 0o444)),
+    ("syscall", Item::PartlyPrivate(status::current_call)),
     ("task", Item::Tasks),
+    ("timerslack_ns", Item::Text(status::timer_slack, 0o666)),
+    ("uid_map", Item::Text(status::identity_map, 0o644)),
     ("wchan", Item::Text(status::waiting_place, 0o444)),
 ];
 
 impl Home {
     fn has(&self, item: Item) -> bool {
-        !(self.subject.is_thread() && matches!(item, Item::Tasks))
+        match item {
+            Item::Tasks => !self.subject.is_thread(),
+            Item::OfThread(_) => self.subject.is_thread(),
+            _ => true,
+        }
     }
 
     fn make(&self, index: u64, item: Item) -> Entry {
@@ -174,6 +198,15 @@ impl Home {
             Item::Tasks => Entry::directory(number, Arc::new(Tasks { subject })),
             Item::KillPreference => {
                 Entry::file(number, Arc::new(KillPreference { subject })).with_mode(0o644)
+            }
+            Item::Memory => {
+                Entry::file(number, Arc::new(memory::Memory { subject })).with_mode(0o600)
+            }
+            Item::PageMap => {
+                Entry::file(number, Arc::new(memory::PageMap { subject })).with_mode(0o400)
+            }
+            Item::OfThread(generate) => {
+                Entry::file(number, Arc::new(move || generate(&subject)))
             }
             Item::Name => {
                 let pid = subject.pid;

@@ -25,6 +25,7 @@ use crate::process::file_table::DESCRIPTOR_LIMIT;
 use crate::process::ids::PID_LIMIT;
 use crate::process::system;
 use crate::process::table;
+use crate::servers::file;
 
 /// A setting that is a fact.
 fn fact(number: u64, text: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> Entry {
@@ -199,8 +200,14 @@ const INT: i64 = i32::MAX as i64;
 const UNSIGNED: i64 = u32::MAX as i64;
 
 const FILES: &[(&str, MakeEntry)] = &[
-    kept!("aio-max-nr", 65536, 0, i64::MAX),
-    ("aio-nr", |number| value(number, 0)),
+    ("aio-max-nr", |number| limit(number, &file::MOST_REQUESTS, 0, i64::MAX)),
+    ("aio-nr", |number| {
+        fact(number, || {
+            let mut text = Text::default();
+            put!(text, "{}", file::REQUESTS.load(Ordering::Relaxed));
+            text.0
+        })
+    }),
     ("dentry-state", |number| fact(number, || b"0\t0\t45\t0\t0\t0".to_vec())),
     kept!("dir-notify-enable", 1, 0, 1),
     ("file-max", |number| value(number, i64::MAX.unsigned_abs())),
@@ -249,7 +256,7 @@ const KERNEL: &[(&str, MakeEntry)] = &[
     kept_text!("core_pattern", "core"),
     kept!("core_pipe_limit", 0, 0, UNSIGNED),
     kept!("core_uses_pid", 0, 0, 1),
-    kept!("dmesg_restrict", 0, 0, 1),
+    ("dmesg_restrict", |number| limit(number, &system::LOG_RESTRICTED, 0, 1)),
     ("domainname", |number| name(number, system::domain_name, system::set_domain_name)),
     ("hostname", |number| name(number, system::host_name, system::set_host_name)),
     kept!("kptr_restrict", 0, 0, 2),

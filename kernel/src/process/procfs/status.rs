@@ -17,7 +17,7 @@ use super::process::Subject;
 use super::{Text, put};
 use crate::machine;
 use crate::memory::{AddressSpace, UserMemory};
-use crate::process::process::UsageSum;
+use crate::process::process::{TransferCounters, UsageSum};
 use crate::process::thread::Resources;
 use crate::process::{Process, Resource, Thread, session};
 
@@ -36,6 +36,90 @@ pub(super) fn control_group(subject: &Subject) -> Generated {
 
 pub(super) fn waiting_place(subject: &Subject) -> Generated {
     subject.process().map(|_| b"0".to_vec())
+}
+
+/// `io`: nothing reaches a device.
+pub(super) fn transfers(subject: &Subject, may_look: bool) -> Generated {
+    let process = subject.process()?;
+    if !may_look {
+        return Err(Errno::EACCES);
+    }
+    let sum = TransferCounters::default();
+    if subject.is_thread() {
+        sum.add(&subject.thread()?.transfers);
+    } else {
+        sum.add(&process.ended_transfers);
+        process.for_each_thread(|thread| sum.add(&thread.transfers));
+    }
+    let [read_bytes, written_bytes, reads, writes] = sum.values();
+    let mut text = Text::default();
+    put!(text, "rchar: {read_bytes}\nwchar: {written_bytes}\nsyscr: {reads}\nsyscw: {writes}\n");
+    put!(text, "read_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n");
+    Ok(text.0)
+}
+
+/// `task/TID/children`: children belong to the process, so they are shown with its first thread.
+pub(super) fn children(subject: &Subject) -> Generated {
+    let process = subject.process()?;
+    let mut text = Text::default();
+    if subject.number() == process.pid.0 {
+        for child in session::children_of(process.pid) {
+            put!(text, "{child} ");
+        }
+    }
+    Ok(text.0)
+}
+
+/// `syscall`: where a thread waits is not told.
+pub(super) fn current_call(subject: &Subject, shows_addresses: bool) -> Generated {
+    subject.process()?;
+    subject.thread()?;
+    if !shows_addresses {
+        return Err(Errno::EPERM);
+    }
+    Ok(b"running\n".to_vec())
+}
+
+pub(super) fn personality(subject: &Subject) -> Generated {
+    let mut text = Text::default();
+    put!(text, "{:08x}\n", subject.process()?.personality.load(Ordering::Relaxed));
+    Ok(text.0)
+}
+
+pub(super) fn timer_slack(subject: &Subject) -> Generated {
+    let mut text = Text::default();
+    put!(text, "{}\n", subject.thread()?.timer_slack_ns.load(Ordering::Relaxed));
+    Ok(text.0)
+}
+
+/// `schedstat`: time on processors, time that it waited for one (not kept), and switches.
+pub(super) fn schedule_statistics(subject: &Subject) -> Generated {
+    let process = subject.process()?;
+    let own = usage(subject, &process);
+    let mut text = Text::default();
+    let switches = own.voluntary_switches + own.involuntary_switches;
+    put!(text, "{} 0 {switches}\n", own.user_ns + own.system_ns);
+    Ok(text.0)
+}
+
+/// `uid_map` and `gid_map` of the one user namespace.
+pub(super) fn identity_map(subject: &Subject) -> Generated {
+    subject.process()?;
+    Ok(b"         0          0 4294967295\n".to_vec())
+}
+
+pub(super) fn may_set_groups(subject: &Subject) -> Generated {
+    subject.process().map(|_| b"allow\n".to_vec())
+}
+
+/// `loginuid` and `sessionid`: nobody logs in.
+pub(super) fn no_login(subject: &Subject) -> Generated {
+    subject.process().map(|_| b"4294967295".to_vec())
+}
+
+/// `coredump_filter`: what would be written.
+pub(super) fn dump_filter(subject: &Subject) -> Generated {
+    subject.process().map(|_| b"00000033\n".to_vec())
 }
 
 pub(super) fn kill_score(subject: &Subject) -> Generated {
@@ -72,7 +156,7 @@ fn state(process: &Process, thread: Option<&Arc<Thread>>) -> (char, &'static str
 }
 
 /// Reads the caller's view of another's memory, as far as it is there at once.
-fn read_memory(space: &Arc<AddressSpace>, range: core::ops::Range<u64>) -> Vec<u8> {
+pub(super) fn read_memory(space: &Arc<AddressSpace>, range: core::ops::Range<u64>) -> Vec<u8> {
     let length = range.end.saturating_sub(range.start).min(STRINGS_LIMIT);
     let Ok(length) = usize::try_from(length) else { return Vec::new() };
     if length == 0 {

@@ -16,11 +16,14 @@
 //! | `notify` | inotify |
 //! | `poll` | poll, select |
 //! | `epoll` | epoll, eventfd |
+//! | `asynchronous` | io_setup, io_submit, io_getevents |
 //! | `mount` | mount, umount2, sync |
+//! | `volumes` | ustat, sysfs, swapon, quotactl, acct |
 //!
 //! The file system never waits. Where a call has to, `support::ready` waits for the file's readiness
 //! with no lock held, and the call tries again.
 
+mod asynchronous;
 mod attributes;
 mod change;
 mod control;
@@ -37,12 +40,14 @@ mod splice;
 mod status;
 pub(super) mod support;
 mod transfer;
+mod volumes;
 
 use policy::table::number;
 
 use crate::call::{self, Call, SysResult};
 use extended::Target;
 
+pub use asynchronous::{MOST_REQUESTS, REQUESTS};
 pub use descriptor::{descriptor_limit, pipe, pipe2};
 pub use directory::seek_at_once;
 pub use mount::offer;
@@ -51,6 +56,7 @@ pub use poll::continue_poll;
 pub use status::status_at_once;
 pub use support::path;
 pub use transfer::{read_at_once, write_at_once};
+pub use volumes::{FILE_SYSTEMS, acct};
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {
@@ -173,6 +179,18 @@ pub async fn serve(call: &Call) -> SysResult {
         number::mknodat => change::mknodat(call).await,
         number::mount => mount::mount(call).await,
         number::umount2 => mount::umount2(call).await,
+        number::io_setup => asynchronous::io_setup(call).await,
+        number::io_destroy => asynchronous::io_destroy(call),
+        number::io_submit => asynchronous::io_submit(call).await,
+        number::io_cancel => asynchronous::io_cancel(call).await,
+        number::io_getevents => asynchronous::io_getevents(call).await,
+        number::io_pgetevents => asynchronous::io_pgetevents(call).await,
+        number::ustat => volumes::ustat(call).await,
+        number::sysfs => volumes::sysfs(call).await,
+        number::swapon => volumes::swapon(call).await,
+        number::swapoff => volumes::swapoff(call).await,
+        number::quotactl => volumes::quotactl(call).await,
+        number::quotactl_fd => volumes::quotactl_fd(call),
         _ => Err(call::unknown(call.number())),
     }
 }

@@ -69,7 +69,11 @@ pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6])
         Err(error) => return network::told_once(&file, error),
     };
     // Nothing at all because a page is missing: the long way brings it in.
-    if sink.is_stopped() && count == 0 { None } else { Some(count as u64) }
+    if sink.is_stopped() && count == 0 {
+        return None;
+    }
+    thread.transfers.note_read(count as u64);
+    Some(count as u64)
 }
 
 pub async fn write(call: &Call) -> SysResult {
@@ -97,6 +101,7 @@ pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]
     if count == 0 && source.is_stopped() {
         return None;
     }
+    thread.transfers.note_written(count as u64);
     match after_write(thread, &file, count) {
         Ok(()) => Some(count as u64),
         Err(errno) => Some(errno.to_return_value().cast_unsigned()),
@@ -171,6 +176,28 @@ async fn write_vectors(call: &Call, spot: Spot) -> SysResult {
     write_to(call, &file, user.source_vector(vectors)?, spot).await
 }
 
+/// Reads into `sink` for somebody who has checked the file: at an offset, else at the position.
+pub(super) async fn read_vectors_at(
+    call: &Call,
+    file: &Arc<OpenFile>,
+    sink: UserSink,
+    offset: Option<u64>,
+    flags: TransferFlags,
+) -> SysResult {
+    read_from(call, file, sink, Spot { offset, flags }).await
+}
+
+/// Writes from `source`, as `read_vectors_at` reads.
+pub(super) async fn write_vectors_at(
+    call: &Call,
+    file: &Arc<OpenFile>,
+    source: UserSource,
+    offset: Option<u64>,
+    flags: TransferFlags,
+) -> SysResult {
+    write_to(call, file, source, Spot { offset, flags }).await
+}
+
 fn check_reads(file: &OpenFile) -> Result<(), Errno> {
     let flags = file.flags();
     if flags.reads() && !flags.contains(OpenFlags::PATH) { Ok(()) } else { Err(Errno::EBADF) }
@@ -202,6 +229,12 @@ fn partly(done: usize, error: Errno) -> SysResult {
 }
 
 async fn read_from(call: &Call, file: &Arc<OpenFile>, sink: UserSink, spot: Spot) -> SysResult {
+    let result = read_all(call, file, sink, spot).await;
+    call.thread.transfers.note_read(result.unwrap_or(0));
+    result
+}
+
+async fn read_all(call: &Call, file: &Arc<OpenFile>, sink: UserSink, spot: Spot) -> SysResult {
     let nonblocking = file.is_nonblocking() || spot.flags.contains(TransferFlags::NOWAIT);
     if is_socket(file) && spot.offset.is_none() {
         return Box::pin(network::read_from(call, file.clone(), sink, nonblocking)).await;
@@ -259,6 +292,17 @@ async fn read_from(call: &Call, file: &Arc<OpenFile>, sink: UserSink, spot: Spot
 }
 
 async fn write_to(call: &Call, file: &Arc<OpenFile>, source: UserSource, spot: Spot) -> SysResult {
+    let result = write_whole(call, file, source, spot).await;
+    call.thread.transfers.note_written(result.unwrap_or(0));
+    result
+}
+
+async fn write_whole(
+    call: &Call,
+    file: &Arc<OpenFile>,
+    source: UserSource,
+    spot: Spot,
+) -> SysResult {
     if is_socket(file) && spot.offset.is_none() {
         let nonblocking = file.is_nonblocking() || spot.flags.contains(TransferFlags::NOWAIT);
         return Box::pin(network::write_to(call, file.clone(), source, nonblocking)).await;

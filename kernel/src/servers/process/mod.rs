@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering;
 use abi::Errno;
 use abi::process::{
     ARCH_GET_CPUID, ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_CPUID, ARCH_SET_FS, ARCH_SET_GS,
-    CLONE_FILES, CLONE_FS, CLONE_NAMESPACES, CLONE_SYSVSEM,
+    CLONE_FILES, CLONE_FS, CLONE_NAMESPACES, CLONE_NEWUSER, CLONE_SYSVSEM,
 };
 pub use pidfd::pidfd_send_signal;
 
@@ -29,7 +29,8 @@ use policy::table::number;
 use crate::call::{self, Call, SysResult};
 use crate::posted::trampoline;
 use crate::process::access::Observer;
-use crate::process::{Tid, exec, exit, fork, table};
+use crate::process::pidfd::ProcessFile;
+use crate::process::{Capability, Tid, exec, exit, fork, table};
 
 /// Carries out a call of this class that may run on any core.
 pub async fn serve(call: &Call) -> SysResult {
@@ -74,6 +75,8 @@ pub async fn serve(call: &Call) -> SysResult {
         number::prctl => control::prctl(call).await,
         number::personality => control::personality(call),
         number::unshare => unshare(call),
+        number::setns => setns(call),
+        number::acct => crate::servers::file::acct(call).await,
         number::kcmp => compare::kcmp(call),
         number::ioprio_get => io_priority::ioprio_get(call),
         number::ioprio_set => io_priority::ioprio_set(call),
@@ -186,4 +189,25 @@ fn unshare(call: &Call) -> SysResult {
         call.thread.set_directory(Arc::new(own));
     }
     Ok(0)
+}
+
+/// `setns(descriptor, kinds)`: all processes share their namespaces, so to enter those of another one
+/// changes nothing.
+fn setns(call: &Call) -> SysResult {
+    let flags = u64::from(call.unsigned(1));
+    let file = call.file(0)?;
+    if file.is_path_only() {
+        return Err(Errno::EBADF);
+    }
+    let target = ProcessFile::of(&file).map_err(|_| Errno::EINVAL)?;
+    if flags == 0 || flags & !CLONE_NAMESPACES != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if !crate::process::pidfd::is_there(target) {
+        return Err(Errno::ESRCH);
+    }
+    let credentials = call.thread.credentials();
+    credentials.require(Capability::Administer)?;
+    // Nobody may enter the user namespace that it is in.
+    if flags & CLONE_NEWUSER != 0 { Err(Errno::EINVAL) } else { Ok(0) }
 }
