@@ -30,6 +30,7 @@ pub mod extended;
 pub mod file;
 pub mod identity;
 pub mod inode;
+pub mod lease;
 pub mod lock;
 pub mod mapped;
 pub mod metadata;

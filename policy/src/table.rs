@@ -110,7 +110,7 @@ routes! {
     69 msgsnd Ipc TRAVEL Full;
     70 msgrcv Ipc TRAVEL Full;
     71 msgctl Ipc TRAVEL Full;
-    72 fcntl File TRAVEL Partial "no leases";
+    72 fcntl File TRAVEL Full;
     73 flock File TRAVEL Full;
     74 fsync File TRAVEL Full;
     75 fdatasync File TRAVEL Full;
@@ -341,8 +341,8 @@ routes! {
     300 fanotify_init File TRAVEL None;
     301 fanotify_mark File TRAVEL None;
     302 prlimit64 Process TRAVEL Full;
-    303 name_to_handle_at File TRAVEL None;
-    304 open_by_handle_at File TRAVEL None;
+    303 name_to_handle_at File TRAVEL Partial "on tmpfs; a file without a name is stale";
+    304 open_by_handle_at File TRAVEL Partial "on tmpfs; a file without a name is stale";
     305 clock_adjtime Time TRAVEL Partial "values are kept and the time can be set; the rate of the clock does not change";
     306 syncfs File TRAVEL Full;
     307 sendmmsg Network TRAVEL Partial "no MSG_OOB";

@@ -5,6 +5,7 @@ use super::{File, Transfer, signals};
 use crate::epoll::WatchedBy;
 use crate::identity::Caller;
 use crate::inode::{DirectoryEntry, Inode};
+use crate::lease;
 use crate::lock;
 use crate::mount::Location;
 use crate::notify;
@@ -314,6 +315,7 @@ impl Drop for OpenFile {
         }
         if *self.has_locks.get_mut() {
             lock::release_description(self);
+            lease::give_up(self.id);
         }
         if *self.watches_directory.get_mut() {
             notify::forget_description(self);

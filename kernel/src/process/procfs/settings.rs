@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use abi::Errno;
 use abi::process::NAME_LENGTH;
 use base::sync::{Mutex, rank};
-use fs::Identity;
+use fs::{Identity, lease};
 use fs::notify::LIMITS;
 use fs::protected;
 use fs::pseudo::{Content, Entry};
@@ -221,8 +221,8 @@ const FILES: &[(&str, MakeEntry)] = &[
     ("inode-nr", |number| fact(number, || b"0\t0".to_vec())),
     ("inode-state", |number| fact(number, || b"0\t0\t0\t0\t0\t0\t0".to_vec())),
     ("inotify", |number| directory(number, 10, INOTIFY)),
-    kept!("lease-break-time", 45, 0, INT),
-    kept!("leases-enable", 1, 0, 1),
+    ("lease-break-time", |number| limit(number, &lease::BREAK_TIME_S, 0, INT)),
+    ("leases-enable", |number| limit(number, &lease::ENABLED, 0, 1)),
     kept!("mount-max", 100_000, 1, UNSIGNED),
     ("mqueue", |number| directory(number, 5, sysvipc::MESSAGE_QUEUES)),
     ("nr_open", |number| value(number, DESCRIPTOR_LIMIT)),

@@ -195,6 +195,7 @@ pub async fn truncate(call: &Call) -> SysResult {
     let size = new_size(call, 1)?;
     let (location, identity) = resolve(call, AT_FDCWD, 0, true).await?;
     tree::check_truncate(&location, &identity)?;
+    super::lease::give_way_to(call, &location.inode, true, false).await?;
     check_limit(call, location.inode.metadata().size, size)?;
     tree::resize(&location.inode, &identity, size)?;
     Ok(0)

@@ -15,7 +15,7 @@ use fs::pipe::PipeEnd;
 use fs::{NodeKind, OpenFile};
 
 use super::descriptor::{duplicate_from, install};
-use super::owner;
+use super::{lease, owner};
 use super::support::usable;
 use crate::call::{Call, SysResult};
 use crate::process::mapped::is_mapped_for_writing;
@@ -61,9 +61,8 @@ pub async fn fcntl(call: &Call) -> SysResult {
         }
         F_GETSIG => Ok(u64::from(file.owner_signal().unsigned_abs())),
         F_NOTIFY => owner::notify(call, &file, argument as u32),
-        // Leases are not granted.
-        F_GETLEASE => Ok(F_UNLCK as u64),
-        F_SETLEASE => Err(Errno::EAGAIN),
+        F_GETLEASE => lease::get(&file),
+        F_SETLEASE => lease::set(call, &file, argument),
         F_SETPIPE_SZ | F_GETPIPE_SZ => pipe_size(call, &file, command, argument),
         F_ADD_SEALS => {
             add_seals(&file, argument)?;

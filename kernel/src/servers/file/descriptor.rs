@@ -20,6 +20,7 @@ use fs::tmpfs::{Options, TmpFs};
 use fs::walk::Resolve;
 use fs::{Location, OpenFile};
 
+use super::lease;
 use super::support::{Start, path};
 use crate::call::{Call, SysResult};
 use crate::process::{Interrupted, Resource};
@@ -132,13 +133,14 @@ async fn open_path(call: &Call, directory: i32, path: &[u8], request: Request) -
     let close_on_exec = request.flags.contains(OpenFlags::CLOEXEC);
     let reservation = call.thread.files().reserve(close_on_exec, descriptor_limit(call))?;
     let start = Start::new(call, directory, path)?;
+    lease::give_way(call, start.lookup(), path, request).await?;
     let file = open::open(start.lookup(), path, request, &**call.thread)?;
     wait_until_open(call, &file, request.flags).await?;
     Ok(number(reservation.install(file)))
 }
 
 /// Waits for the other end of a FIFO.
-async fn wait_until_open(call: &Call, file: &OpenFile, flags: OpenFlags) -> Result<(), Errno> {
+pub(super) async fn wait_until_open(call: &Call, file: &OpenFile, flags: OpenFlags) -> Result<(), Errno> {
     if flags.contains(OpenFlags::PATH) || file.file().finish_open(flags, None)? {
         return Ok(());
     }

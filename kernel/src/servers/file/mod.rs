@@ -17,6 +17,8 @@
 //! | `poll` | poll, select |
 //! | `epoll` | epoll, eventfd |
 //! | `asynchronous` | io_setup, io_submit, io_getevents |
+//! | `handle` | name_to_handle_at, open_by_handle_at |
+//! | `lease` | F_SETLEASE, F_GETLEASE, and who breaks leases |
 //! | `mount` | mount, umount2, sync |
 //! | `volumes` | ustat, sysfs, swapon, quotactl, acct |
 //!
@@ -32,6 +34,8 @@ mod descriptor;
 mod directory;
 mod epoll;
 mod extended;
+mod handle;
+mod lease;
 mod mount;
 mod notify;
 mod owner;
@@ -185,6 +189,8 @@ pub async fn serve(call: &Call) -> SysResult {
         number::io_cancel => asynchronous::io_cancel(call).await,
         number::io_getevents => asynchronous::io_getevents(call).await,
         number::io_pgetevents => asynchronous::io_pgetevents(call).await,
+        number::name_to_handle_at => handle::name_to_handle_at(call).await,
+        number::open_by_handle_at => handle::open_by_handle_at(call).await,
         number::ustat => volumes::ustat(call).await,
         number::sysfs => volumes::sysfs(call).await,
         number::swapon => volumes::swapon(call).await,
