@@ -133,6 +133,10 @@ pub mod names {
     pub const FIONREAD: u32 = 0x541b;
     pub const FIONBIO: u32 = 0x5421;
     pub const TIOCNOTTY: u32 = 0x5422;
+    /// Switches packet mode of a pseudo-terminal's master.
+    pub const TIOCPKT: u32 = 0x5420;
+    /// Whether packet mode is on.
+    pub const TIOCGPKT: u32 = 0x8004_5438;
     pub const TCSBRKP: u32 = 0x5425;
     pub const TIOCGSID: u32 = 0x5429;
     pub const TCGETS2: u32 = 0x802c_542a;
@@ -224,4 +228,16 @@ mod tests {
         assert_eq!(size_of::<Termios2>(), 44);
         assert_eq!(size_of::<WindowSize>(), 8);
     }
+}
+
+/// First bytes of the packets that a master reads (`TIOCPKT_...`); 0 comes before output.
+pub mod packet {
+    /// Input was flushed.
+    pub const FLUSH_READ: u8 = 1;
+    /// Output was flushed.
+    pub const FLUSH_WRITE: u8 = 2;
+    /// Output is stopped.
+    pub const STOP: u8 = 4;
+    /// Output goes on.
+    pub const START: u8 = 8;
 }

@@ -79,6 +79,8 @@ pub trait Caller: Sync {
     fn set_controlling_terminal(&self, terminal: Option<Arc<Terminal>>);
     /// Another session than the caller's has no terminal any more.
     fn take_terminal_from(&self, _session: i32) {}
+    /// The caller and its children see the terminal of their session no more.
+    fn leave_terminal(&self) {}
     /// Sends a signal to all processes of a group.
     fn signal_group(&self, group: i32, signal: u8);
     /// Who it is.

@@ -115,7 +115,7 @@ impl Terminal {
         if !self.controls(caller) {
             return Err(Errno::ENOTTY);
         }
-        // The terminal belongs to the session here, so only its leader gives it up.
+        // Its leader gives it up for the whole session, a member for itself and its children.
         if caller.is_session_leader() {
             let foreground = self.leave_session();
             caller.set_controlling_terminal(None);
@@ -123,6 +123,8 @@ impl Terminal {
                 caller.signal_group(foreground, SIGHUP);
                 caller.signal_group(foreground, SIGCONT);
             }
+        } else {
+            caller.leave_terminal();
         }
         Ok(())
     }
@@ -199,8 +201,14 @@ impl Terminal {
             TCXONC => {
                 let mut state = self.state.lock();
                 match argument {
-                    TCOOFF => state.discipline.is_stopped = true,
-                    TCOON => state.discipline.is_stopped = false,
+                    TCOOFF => {
+                        state.discipline.is_stopped = true;
+                        Terminal::note_packet(&mut state, packet::STOP, packet::START);
+                    }
+                    TCOON => {
+                        state.discipline.is_stopped = false;
+                        Terminal::note_packet(&mut state, packet::START, packet::STOP);
+                    }
                     TCIOFF | TCION => {}
                     _ => return Err(Errno::EINVAL),
                 }
@@ -264,6 +272,12 @@ impl Terminal {
             }
             _ => return Err(Errno::EINVAL),
         }
+        let told = match what {
+            TCIFLUSH => packet::FLUSH_READ,
+            TCOFLUSH => packet::FLUSH_WRITE,
+            _ => packet::FLUSH_READ | packet::FLUSH_WRITE,
+        };
+        Terminal::note_packet(&mut state, told, 0);
         Ok(())
     }
 }

@@ -36,20 +36,29 @@ const SIGTTIN: u8 = 21;
 const SIGTTOU: u8 = 22;
 const SIGWINCH: u8 = 28;
 
-static SEND_SIGNAL: Once<fn(i32, u8)> = Once::new();
+/// Whom a terminal sends a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// All processes of a group.
+    Group(i32),
+    /// The process that leads a session.
+    Leader(i32),
+}
 
-/// Tells terminals how to send a signal to a process group. The kernel calls this once; until then
-/// typed signals are lost.
-pub fn set_signal_sender(send: fn(group: i32, signal: u8)) {
+static SEND_SIGNAL: Once<fn(Recipient, u8)> = Once::new();
+
+/// Tells terminals how to send a signal. The kernel calls this once; until then typed signals are lost.
+pub fn set_signal_sender(send: fn(recipient: Recipient, signal: u8)) {
     // A second sender would be the same one.
     let _ = SEND_SIGNAL.set(send);
 }
 
-fn send_signal(group: i32, signal: u8) {
+fn send_signal(recipient: Recipient, signal: u8) {
+    let (Recipient::Group(number) | Recipient::Leader(number)) = recipient;
     if let Some(send) = SEND_SIGNAL.get()
-        && group > 0
+        && number > 0
     {
-        send(group, signal);
+        send(recipient, signal);
     }
 }
 
@@ -67,6 +76,8 @@ struct State {
     was_open: bool,
     /// Not yet unlocked by the master's owner.
     is_locked: bool,
+    /// The master reads packets: what it has not been told yet (`TIOCPKT_...`).
+    packet: Option<u8>,
 }
 
 /// A terminal.
@@ -97,6 +108,7 @@ impl Terminal {
             openings: 0,
             was_open: false,
             is_locked,
+            packet: None,
         };
         Arc::new_cyclic(|me| Terminal {
             me: me.clone(),
@@ -127,7 +139,7 @@ impl Terminal {
             };
             taken += 1;
             if let Some(signal) = signal {
-                send_signal(group, signal);
+                send_signal(Recipient::Group(group), signal);
             }
         }
         if taken > 0 {
@@ -177,7 +189,7 @@ impl Terminal {
             state.window = window;
             state.foreground
         };
-        send_signal(group, SIGWINCH);
+        send_signal(Recipient::Group(group), SIGWINCH);
     }
 
     /// Makes it the terminal of a session, with a group in the foreground. The session's side is the
@@ -205,21 +217,25 @@ impl Terminal {
         self.state.lock().session
     }
 
-    /// The line is gone.
+    /// The line is gone. The leader of the session is told at once, the foreground when the leader ends.
     pub fn hang_up(&self) {
-        let (session, foreground) = {
+        let leader = {
             let mut state = self.state.lock();
             state.is_hung_up = true;
             state.discipline.flush_input();
             state.discipline.flush_output();
-            (state.session, state.foreground)
+            Recipient::Leader(state.session)
         };
-        // The session's leader leads the group of the same number.
-        for group in [session, foreground] {
-            send_signal(group, SIGHUP);
-            send_signal(group, SIGCONT);
-        }
+        send_signal(leader, SIGHUP);
+        send_signal(leader, SIGCONT);
         self.wake_everybody();
+    }
+
+    /// The master is told, if it reads packets; what is told stands for the opposite no more.
+    fn note_packet(state: &mut State, told: u8, no_more: u8) {
+        if let Some(packet) = &mut state.packet {
+            *packet = *packet & !no_more | told;
+        }
     }
 
     fn wake_everybody(&self) {

@@ -72,6 +72,24 @@ pub fn open_slave(
 }
 
 impl PtyMaster {
+    /// Reads one packet, if the master reads packets and there is one: what happened, or 0 and output.
+    fn read_packet(&self, sink: &mut dyn Sink) -> Option<usize> {
+        let told = {
+            let mut state = self.terminal.state.lock();
+            let packet = state.packet.as_mut()?;
+            let told = core::mem::take(packet);
+            if told == 0 && !state.discipline.has_output() {
+                return None;
+            }
+            told
+        };
+        let mut count = sink.write(&[told]);
+        if told == 0 && count > 0 {
+            count += self.terminal.take_output(sink);
+        }
+        Some(count)
+    }
+
     fn open_peer(&self, flags: u64, caller: &dyn Caller) -> Result<Arc<OpenFile>, Errno> {
         let home = HOME.get().ok_or(Errno::EIO)?;
         let inode = home.root().lookup(format!("{}", self.number).as_bytes())?;
@@ -86,6 +104,9 @@ impl File for PtyMaster {
     fn read(&self, _: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
         if sink.remaining() == 0 {
             return Ok(0);
+        }
+        if let Some(count) = self.read_packet(sink) {
+            return Ok(count);
         }
         let count = self.terminal.take_output(sink);
         if count > 0 {
@@ -129,6 +150,9 @@ impl File for PtyMaster {
         if state.discipline.has_output() {
             ready |= PollEvents::READABLE;
         }
+        if state.packet.is_some_and(|told| told != 0) {
+            ready |= PollEvents::READABLE | PollEvents::PRI;
+        }
         if state.was_open && state.openings == 0 {
             ready |= PollEvents::HUP;
         }
@@ -140,7 +164,8 @@ impl File for PtyMaster {
 
     fn ioctl_input(&self, request: u32) -> Result<usize, Errno> {
         match request {
-            TIOCGPTN | TIOCGPTLCK | TIOCGPTPEER => Ok(0),
+            TIOCGPTN | TIOCGPTLCK | TIOCGPTPEER | TIOCGPKT => Ok(0),
+            TIOCPKT => Ok(size_of::<i32>()),
             _ => control::input_size(request),
         }
     }
@@ -161,6 +186,16 @@ impl File for PtyMaster {
             TIOCSPTLCK => {
                 self.terminal.state.lock().is_locked = input.iter().any(|&byte| byte != 0);
                 Ok(IoctlAnswer::default())
+            }
+            TIOCPKT => {
+                let is_on = input.iter().any(|&byte| byte != 0);
+                let mut state = self.terminal.state.lock();
+                state.packet = is_on.then(|| state.packet.unwrap_or(0));
+                Ok(IoctlAnswer::default())
+            }
+            TIOCGPKT => {
+                let is_on = i32::from(self.terminal.state.lock().packet.is_some());
+                Ok(IoctlAnswer::bytes(&is_on.to_ne_bytes()))
             }
             TIOCGPTPEER => {
                 let opened = Some(self.open_peer(argument, caller)?);

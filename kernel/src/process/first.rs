@@ -39,7 +39,7 @@ pub fn start(root: Location) -> Result<(), Errno> {
         name: short_name(b"init"),
         vfork: None,
     });
-    fs::terminal::set_signal_sender(super::session::signal_group);
+    fs::terminal::set_signal_sender(super::session::signal_from_terminal);
     fs::mapped::observe(super::mapped::pages_gone);
     table::start(|thread_limit| {
         let signals = ProcessSignals::new();

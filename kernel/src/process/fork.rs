@@ -255,6 +255,8 @@ fn make_process(parent: &Thread, pid: Pid, request: &CloneRequest) -> Process {
         request.exit_signal
     };
     process.exit_signal.store(exit_signal, Ordering::Relaxed);
+    let has_left = old.has_left_terminal.load(Ordering::Relaxed);
+    process.has_left_terminal.store(has_left, Ordering::Relaxed);
     process.personality.store(old.personality.load(Ordering::Relaxed), Ordering::Relaxed);
     process.kill_preference.store(old.kill_preference.load(Ordering::Relaxed), Ordering::Relaxed);
     let least = old.least_kill_preference.load(Ordering::Relaxed);

@@ -53,6 +53,8 @@ pub struct Process {
     pub exit_signal: AtomicI32,
     /// Orphaned descendants become its children.
     pub is_subreaper: AtomicBool,
+    /// It has given up the terminal of its session for itself (`TIOCNOTTY`).
+    pub has_left_terminal: AtomicBool,
     /// It has called `execve` since it was made.
     pub has_executed: AtomicBool,
     /// `personality`.
@@ -247,6 +249,7 @@ impl Process {
             ended_children: UsageCounters::default(),
             exit_signal: AtomicI32::new(0),
             is_subreaper: AtomicBool::new(false),
+            has_left_terminal: AtomicBool::new(false),
             has_executed: AtomicBool::new(false),
             personality: AtomicU32::new(0),
             kill_preference: AtomicI32::new(0),

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use abi::signal::Signal;
-use fs::terminal::Terminal;
+use fs::terminal::{Recipient, Terminal};
 use fs::{Caller, Identity};
 
 use super::ids::Pid;
@@ -26,6 +26,7 @@ pub fn start_session(process: &Process) -> Result<Pid, Errno> {
         return Err(Errno::EPERM);
     }
     tree.start_session(process);
+    process.has_left_terminal.store(false, Ordering::Relaxed);
     Ok(process.pid)
 }
 
@@ -89,8 +90,20 @@ pub(super) fn leader_ended(process: &Process) {
     }
 }
 
-/// Sends a signal to a group, for terminals.
-pub(super) fn signal_group(group: i32, signal: u8) {
+/// Sends a signal, for terminals.
+pub(super) fn signal_from_terminal(recipient: Recipient, signal: u8) {
+    let leader = match recipient {
+        Recipient::Group(group) => return signal_group(group, signal),
+        Recipient::Leader(session) => table::process(Pid(session)),
+    };
+    if let (Some(leader), Some(signal)) = (leader, Signal::new(i32::from(signal))) {
+        // One that ends just now needs no signal.
+        let _ = signal::send_to_process(&leader, SignalInfo::kernel(signal));
+    }
+}
+
+/// Sends a signal to a group.
+fn signal_group(group: i32, signal: u8) {
     if let Some(signal) = Signal::new(i32::from(signal)) {
         signal::send_to_group(group, SignalInfo::kernel(signal));
     }
@@ -142,10 +155,18 @@ impl Caller for Thread {
     }
 
     fn controlling_terminal(&self) -> Option<Arc<Terminal>> {
+        if self.process.has_left_terminal.load(Ordering::Relaxed) {
+            return None;
+        }
         terminal_of(self.process.session())
     }
 
+    fn leave_terminal(&self) {
+        self.process.has_left_terminal.store(true, Ordering::Relaxed);
+    }
+
     fn set_controlling_terminal(&self, terminal: Option<Arc<Terminal>>) {
+        self.process.has_left_terminal.store(false, Ordering::Relaxed);
         set_terminal(self.process.session(), terminal);
     }
 
