@@ -139,9 +139,10 @@ pub trait Content: Send + Sync {
     fn part(&self, opener: &Identity, _cursor: u64) -> Result<Part, Errno> {
         Ok(Part { text: self.generate(opener)?, next: None })
     }
-    /// Whether it is not a text but has bytes at offsets, which `bytes_at` gives.
-    fn is_random(&self) -> bool {
-        false
+    /// When it is not a text but has bytes at offsets, which `bytes_at` gives: what offsets and lengths
+    /// are multiples of.
+    fn granule(&self) -> Option<usize> {
+        None
     }
     /// Bytes from an offset on, at most `length` of them; none at the end.
     fn bytes_at(&self, _opener: &Identity, _offset: u64, _length: usize) -> Result<Vec<u8>, Errno> {
@@ -369,7 +370,7 @@ impl Shown {
 const PARTS_AT_ONCE: usize = 16;
 
 /// Bytes of a file with offsets that are made in one go.
-const MOST_BYTES_AT_ONCE: usize = 64 << 10;
+const MOST_BYTES_AT_ONCE: usize = 16 << 10;
 
 /// An open pseudo-file. `text` is what it read as last; the lock is not held while it is computed.
 struct PseudoFile {
@@ -390,7 +391,14 @@ impl File for PseudoFile {
     }
 
     fn prepare(&self, offset: u64) -> Result<(), Errno> {
-        if self.content.is_random() {
+        if let Some(granule) = self.content.granule() {
+            if !offset.is_multiple_of(granule as u64) {
+                return Err(Errno::EINVAL);
+            }
+            // Not in `read`: the position is locked there.
+            let text = self.content.bytes_at(&self.opener, offset, MOST_BYTES_AT_ONCE)?;
+            let part = Part { text, next: None };
+            *self.text.lock() = Some(Arc::new(Shown { start: offset, part }));
             return Ok(());
         }
         let known = self.text.lock().clone();
@@ -413,10 +421,8 @@ impl File for PseudoFile {
     }
 
     fn read(&self, offset: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
-        if self.content.is_random() {
-            let length = sink.remaining().min(MOST_BYTES_AT_ONCE);
-            let bytes = self.content.bytes_at(&self.opener, offset, length)?;
-            return Ok(sink.write(&bytes));
+        if self.content.granule().is_some_and(|size| !sink.remaining().is_multiple_of(size)) {
+            return Err(Errno::EINVAL);
         }
         let Some(shown) = self.text.lock().clone() else { return Ok(0) };
         let Some(start) = offset.checked_sub(shown.start) else { return Ok(0) };

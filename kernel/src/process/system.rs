@@ -39,6 +39,16 @@ const fn field(text: &[u8]) -> [u8; NAME_LENGTH] {
     field
 }
 
+/// Names of the file systems, in the order of `/proc/filesystems`.
+pub const FILE_SYSTEMS: [&str; 7] =
+    ["sysfs", "tmpfs", "proc", "devtmpfs", "devpts", "mqueue", "ramfs"];
+
+/// `/proc/sys/fs/aio-max-nr`: requests that all contexts of native asynchronous input and output may
+/// have room for.
+pub static MOST_REQUESTS: AtomicU64 = AtomicU64::new(65536);
+/// `/proc/sys/fs/aio-nr`: what they have room for.
+pub static REQUESTS: AtomicU64 = AtomicU64::new(0);
+
 /// `/proc/sys/kernel/dmesg_restrict`: reading the kernel's log takes privilege.
 pub static LOG_RESTRICTED: AtomicU64 = AtomicU64::new(1);
 

@@ -23,9 +23,9 @@ const WORD: usize = 8;
 pub(super) fn auxiliary_vector(inside: &Resources, _: u64) -> Result<Part, Errno> {
     let regions = inside.space.regions();
     let bytes = read_memory(&inside.space, regions.stack_start..regions.arguments.start);
-    let words = || bytes.chunks_exact(WORD).map(|word| {
-        word.try_into().map(u64::from_ne_bytes).unwrap_or(0)
-    });
+    let words = || {
+        bytes.chunks_exact(WORD).map(|word| word.try_into().map(u64::from_ne_bytes).unwrap_or(0))
+    };
     let count = words().next().unwrap_or(0);
     let arguments = usize::try_from(count).unwrap_or(usize::MAX).saturating_add(2);
     let environment = words().skip(arguments).position(|word| word == 0);
@@ -70,14 +70,11 @@ impl Content for PageMap {
         Err(Errno::EINVAL)
     }
 
-    fn is_random(&self) -> bool {
-        true
+    fn granule(&self) -> Option<usize> {
+        Some(WORD)
     }
 
     fn bytes_at(&self, opener: &Identity, offset: u64, length: usize) -> Result<Vec<u8>, Errno> {
-        if !offset.is_multiple_of(WORD as u64) || !length.is_multiple_of(WORD) {
-            return Err(Errno::EINVAL);
-        }
         let Ok(inside) = self.subject.look_into(opener) else { return Ok(Vec::new()) };
         let shows_frames = opener.is_capable(Capability::Administer);
         let first = offset / WORD as u64;
@@ -108,8 +105,8 @@ impl Content for Memory {
         Err(Errno::EIO)
     }
 
-    fn is_random(&self) -> bool {
-        true
+    fn granule(&self) -> Option<usize> {
+        Some(1)
     }
 
     fn bytes_at(&self, opener: &Identity, offset: u64, length: usize) -> Result<Vec<u8>, Errno> {

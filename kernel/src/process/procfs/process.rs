@@ -205,9 +205,7 @@ impl Home {
             Item::PageMap => {
                 Entry::file(number, Arc::new(memory::PageMap { subject })).with_mode(0o400)
             }
-            Item::OfThread(generate) => {
-                Entry::file(number, Arc::new(move || generate(&subject)))
-            }
+            Item::OfThread(generate) => Entry::file(number, Arc::new(move || generate(&subject))),
             Item::Name => {
                 let pid = subject.pid;
                 Entry::file(number, Arc::new(Name { subject })).with_mode(0o644).open_to(pid)

@@ -10,10 +10,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use abi::Errno;
 use abi::process::NAME_LENGTH;
 use base::sync::{Mutex, rank};
-use fs::{Identity, lease};
 use fs::notify::LIMITS;
 use fs::protected;
 use fs::pseudo::{Content, Entry};
+use fs::{Identity, lease};
 
 use hal::PAGE_SIZE;
 
@@ -25,7 +25,6 @@ use crate::process::file_table::DESCRIPTOR_LIMIT;
 use crate::process::ids::PID_LIMIT;
 use crate::process::system;
 use crate::process::table;
-use crate::servers::file;
 
 /// A setting that is a fact.
 fn fact(number: u64, text: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> Entry {
@@ -200,11 +199,11 @@ const INT: i64 = i32::MAX as i64;
 const UNSIGNED: i64 = u32::MAX as i64;
 
 const FILES: &[(&str, MakeEntry)] = &[
-    ("aio-max-nr", |number| limit(number, &file::MOST_REQUESTS, 0, i64::MAX)),
+    ("aio-max-nr", |number| limit(number, &system::MOST_REQUESTS, 0, i64::MAX)),
     ("aio-nr", |number| {
         fact(number, || {
             let mut text = Text::default();
-            put!(text, "{}", file::REQUESTS.load(Ordering::Relaxed));
+            put!(text, "{}", system::REQUESTS.load(Ordering::Relaxed));
             text.0
         })
     }),

@@ -54,7 +54,7 @@ pub(super) fn processors() -> Generated {
 
 pub(super) fn file_systems() -> Generated {
     let mut text = Text::default();
-    for name in crate::servers::file::FILE_SYSTEMS {
+    for name in facts::FILE_SYSTEMS {
         put!(text, "nodev\t{name}\n");
     }
     Ok(text.0)

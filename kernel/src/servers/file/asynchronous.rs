@@ -12,7 +12,7 @@
 
 use core::future::poll_fn;
 use core::pin::pin;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Poll;
 
 use abi::Errno;
@@ -37,15 +37,11 @@ use super::poll::{read_mask, read_timeout};
 use super::transfer;
 use crate::call::{Call, SysResult};
 use crate::memory::{MapRequest, PAGE};
-use crate::process::Interrupted;
+use crate::process::{Interrupted, system};
 use crate::servers;
 use crate::signal::with_mask;
 use policy::route::Class;
 
-/// `/proc/sys/fs/aio-max-nr`: requests that all contexts may have room for.
-pub static MOST_REQUESTS: AtomicU64 = AtomicU64::new(65536);
-/// `/proc/sys/fs/aio-nr`: what they have room for.
-pub static REQUESTS: AtomicU64 = AtomicU64::new(0);
 /// More than this asks for more memory than a context can have.
 const MOST_OF_ONE: u32 = 0x1000_0000 / 32 / 2;
 
@@ -135,7 +131,7 @@ impl Context {
         if let Some(counter) = counter {
             let one = 1_u64.to_ne_bytes();
             // A counter that is full stays full.
-            let _ = counter.write_at(0, &mut one.as_slice(), Transfer::PLAIN, false);
+            let _ = counter.file().write(0, &mut one.as_slice(), Transfer::PLAIN);
         }
     }
 
@@ -153,7 +149,7 @@ impl Context {
 
     fn end(&self) {
         if !self.is_ended.swap(true, Ordering::AcqRel) {
-            REQUESTS.fetch_sub(u64::from(self.most), Ordering::Relaxed);
+            system::REQUESTS.fetch_sub(u64::from(self.most), Ordering::Relaxed);
             self.state.lock().waiting.clear();
             self.cancellations.wake_all();
             self.completions.wake_all();
@@ -194,10 +190,10 @@ pub async fn io_setup(call: &Call) -> SysResult {
     if present != 0 || most == 0 || most > MOST_OF_ONE {
         return Err(Errno::EINVAL);
     }
-    let limit = MOST_REQUESTS.load(Ordering::Relaxed);
+    let limit = system::MOST_REQUESTS.load(Ordering::Relaxed);
     let wanted = u64::from(most);
     let reserve = |count: u64| count.checked_add(wanted).filter(|sum| *sum <= limit);
-    REQUESTS
+    system::REQUESTS
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve)
         .map_err(|_| Errno::EAGAIN)?;
     let context = Arc::new(Context {
@@ -340,8 +336,7 @@ async fn carry_out(
 /// Reads or writes. What is wrong with the request is an error of the submission; what the file answers
 /// is its result.
 async fn transfer(call: &Call, file: &Arc<OpenFile>, control: &Control) -> Result<i64, Errno> {
-    let flags =
-        TransferFlags::from_bits(control.flags_of_transfer).ok_or(Errno::EOPNOTSUPP)?;
+    let flags = TransferFlags::from_bits(control.flags_of_transfer).ok_or(Errno::EOPNOTSUPP)?;
     if control.flags & HAS_PRIORITY != 0 && !(0..=0x7fff).contains(&control.priority) {
         return Err(Errno::EINVAL);
     }
@@ -512,12 +507,7 @@ async fn take_events(call: &Call, deadline_ns: Option<u64>) -> SysResult {
 }
 
 /// Writes what is completed behind the first `done` events; how many it was.
-async fn give_out(
-    call: &Call,
-    context: &Context,
-    done: u64,
-    most: u64,
-) -> Result<u64, Errno> {
+async fn give_out(call: &Call, context: &Context, done: u64, most: u64) -> Result<u64, Errno> {
     let mut given = 0;
     while done + given < most {
         let Some(event) = context.state.lock().completed.pop_front() else { break };

@@ -15,8 +15,8 @@ use fs::pipe::PipeEnd;
 use fs::{NodeKind, OpenFile};
 
 use super::descriptor::{duplicate_from, install};
-use super::{lease, owner};
 use super::support::usable;
+use super::{lease, owner};
 use crate::call::{Call, SysResult};
 use crate::process::mapped::is_mapped_for_writing;
 use crate::process::{Capability, Interrupted};

@@ -140,7 +140,11 @@ async fn open_path(call: &Call, directory: i32, path: &[u8], request: Request) -
 }
 
 /// Waits for the other end of a FIFO.
-pub(super) async fn wait_until_open(call: &Call, file: &OpenFile, flags: OpenFlags) -> Result<(), Errno> {
+pub(super) async fn wait_until_open(
+    call: &Call,
+    file: &OpenFile,
+    flags: OpenFlags,
+) -> Result<(), Errno> {
     if flags.contains(OpenFlags::PATH) || file.file().finish_open(flags, None)? {
         return Ok(());
     }

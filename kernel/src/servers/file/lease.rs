@@ -49,11 +49,7 @@ pub fn set(call: &Call, file: &Arc<OpenFile>, argument: u64) -> SysResult {
     if file.owner().id == 0 {
         let user = call.thread.credentials().user;
         let id = call.process().pid.0;
-        file.set_owner(&Owner {
-            kind: OwnerKind::Process,
-            id,
-            users: [user.real, user.effective],
-        });
+        file.set_owner(&Owner { kind: OwnerKind::Process, id, users: [user.real, user.effective] });
     }
     Ok(0)
 }

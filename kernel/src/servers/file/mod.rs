@@ -51,7 +51,6 @@ use policy::table::number;
 use crate::call::{self, Call, SysResult};
 use extended::Target;
 
-pub use asynchronous::{MOST_REQUESTS, REQUESTS};
 pub use descriptor::{descriptor_limit, pipe, pipe2};
 pub use directory::seek_at_once;
 pub use mount::offer;
@@ -60,7 +59,7 @@ pub use poll::continue_poll;
 pub use status::status_at_once;
 pub use support::path;
 pub use transfer::{read_at_once, write_at_once};
-pub use volumes::{FILE_SYSTEMS, acct};
+pub use volumes::acct;
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {

@@ -10,6 +10,7 @@ use zerocopy::{Immutable, IntoBytes};
 use super::support::{Start, path, resolve};
 use crate::call::{Call, SysResult};
 use crate::process::Capability;
+use crate::process::system::FILE_SYSTEMS;
 
 /// `struct ustat`
 #[derive(Default, IntoBytes, Immutable)]
@@ -39,10 +40,6 @@ pub async fn ustat(call: &Call) -> SysResult {
     call.user().write_value(call.argument(1), &answer).await?;
     Ok(0)
 }
-
-/// Names of the file systems, in the order of `/proc/filesystems`.
-pub const FILE_SYSTEMS: [&str; 7] =
-    ["sysfs", "tmpfs", "proc", "devtmpfs", "devpts", "mqueue", "ramfs"];
 
 /// `sysfs(option, ...)`: numbers and names of the kinds of file systems.
 pub async fn sysfs(call: &Call) -> SysResult {
