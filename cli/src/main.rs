@@ -11,8 +11,10 @@ mod image;
 mod machine;
 mod model;
 mod run;
+mod simulate;
 mod status;
 mod syscalls;
+mod traces;
 
 use clap::{Parser, Subcommand};
 
@@ -36,6 +38,8 @@ enum Command {
     Run(run::Arguments),
     Bench(bench::Arguments),
     Explain(explain::Arguments),
+    Trace(traces::Arguments),
+    Sim(simulate::Arguments),
     Syscalls(syscalls::Arguments),
     Image(image::command::Arguments),
     /// Starts QEMU so that it ends with this tool; not for users.
@@ -54,6 +58,8 @@ fn main() {
         Command::Run(arguments) => run::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
+        Command::Trace(arguments) => traces::run(arguments),
+        Command::Sim(arguments) => simulate::run(arguments),
         Command::Syscalls(arguments) => syscalls::run(arguments),
         Command::Image(arguments) => image::command::run(arguments),
         Command::Launch(arguments) => machine::launch(arguments),

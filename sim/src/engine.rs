@@ -20,7 +20,9 @@ use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::server::{Found, Server};
 use crate::stream::{Phase, Stream};
-use crate::work::{Source, Work};
+use crate::work::Source;
+#[cfg(test)]
+use crate::work::Work;
 
 /// A simulation.
 pub struct Engine<'a, S> {

@@ -24,7 +24,7 @@ mod report;
 mod statistics;
 mod suite;
 mod suites;
-mod table;
+pub mod table;
 
 use std::io::Write;
 use std::path::PathBuf;
