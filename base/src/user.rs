@@ -9,6 +9,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::cell::Cell;
+use core::ops::Range;
 use core::ptr::NonNull;
 
 use hal::{Contract, MAX_CPUS, Machine, PhysAddr, Trap, UserContext as Registers, VirtAddr};
@@ -173,6 +174,10 @@ impl Registers for UserContext {
         MachineContext::fpu_size()
     }
 
+    fn fpu_parts(components: u64) -> [Range<usize>; 2] {
+        MachineContext::fpu_parts(components)
+    }
+
     read! {
         fn call_number() -> usize, registers;
         fn call_arguments() -> [u64; 6], registers;
@@ -181,6 +186,7 @@ impl Registers for UserContext {
         fn thread_pointer() -> u64, registers;
         fn second_pointer() -> u64, registers;
         fn general_registers() -> [u64; 18], registers;
+        fn fpu() -> &[u8], complete;
         fn read_fpu(into: &mut [u8]) -> (), complete;
     }
 
@@ -194,6 +200,7 @@ impl Registers for UserContext {
         fn set_c_argument(index: usize, value: u64) -> (), registers;
         fn set_general_registers(registers: &[u64; 18]) -> (), registers;
         fn write_fpu(from: &[u8]) -> bool, complete;
+        fn write_fpu_parts(parts: [&[u8]; 2]) -> bool, complete;
         fn reset_fpu() -> (), complete;
     }
 }

@@ -5,7 +5,8 @@
  * Each case is a region of the model of caches and TLBs, numbered from 1 in the order of `cases` below;
  * with `micro few` each runs once under the model, and `modelled.REGION` says how many operations were
  * counted. `micro calls` has the null call alone, `micro post` posts it with libferry, one at a time and
- * in batches of 64. `micro exit` ends at once: it is what the case of exec starts.
+ * in batches of 64. `micro few NAME` runs this case alone. `micro exit` ends at once: it is what the case
+ * of exec starts.
  *
  * Two processes that answer each other are pinned to processor 0: what is measured is the switch, not how
  * far two processors are from each other.
@@ -455,9 +456,11 @@ int main(int argc, char **argv)
     } else if (has(argc, argv, "calls")) {
         measure(0, is_modelled);
     } else {
+        const char *only = is_modelled && argc > 2 ? argv[2] : 0;
         prepare();
         for (int index = 0; index < FIRST_POSTED; index++)
-            measure(index, is_modelled);
+            if (!only || strcmp(only, cases[index].name) == 0)
+                measure(index, is_modelled);
     }
     case_end();
     return 0;

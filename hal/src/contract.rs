@@ -8,6 +8,7 @@
 //! - A kernel core never touches user memory through user addresses.
 
 use core::fmt;
+use core::ops::Range;
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
@@ -262,6 +263,20 @@ pub trait Contract: 'static {
         let permitted = entry.rights.user && (entry.rights.write || !write);
         (marked && permitted).then_some(entry.frame)
     }
+    /// What becomes of a leaf entry whose page gets one more owner, and the entry of that owner, which is
+    /// accessed and not dirty. With `copy_on_write` both lose the right to write, and get the note `mark`
+    /// where they had it. `None` when the entry is not present.
+    fn shared_entry(raw: u64, copy_on_write: bool, mark: u8) -> Option<(u64, u64)> {
+        let mut entry = Self::decode_entry(raw)?;
+        let mut stays = raw;
+        if copy_on_write && entry.rights.write {
+            entry.rights.write = false;
+            entry.software = mark & 7;
+            stays = Self::encode_entry(entry, true);
+        }
+        let copy = Entry { accessed: true, dirty: false, ..entry };
+        Some((stays, Self::encode_entry(copy, true)))
+    }
     /// Fills the kernel's half of a fresh, zeroed root table.
     ///
     /// # Safety
@@ -341,10 +356,18 @@ pub trait UserContext: Sized + Send {
     fn set_general_registers(&mut self, registers: &[u64; 18]);
     /// Bytes of floating-point state in the standard (non-compacted) XSAVE format; at most 4096.
     fn fpu_size() -> usize;
+    /// Where a state that has these components (`XSTATE_BV`) has its bytes: the first part begins at 0 and
+    /// has the header, the second may be empty. What lies in neither is at reset.
+    fn fpu_parts(components: u64) -> [Range<usize>; 2];
+    /// The floating-point state (the context must have been released). Bytes of components that its
+    /// header leaves out mean nothing.
+    fn fpu(&self) -> &[u8];
     /// Copies the floating-point state out (the context must have been released).
     fn read_fpu(&self, into: &mut [u8]);
     /// Sets the floating-point state; `false` and no change when the bytes are not a valid state.
     fn write_fpu(&mut self, from: &[u8]) -> bool;
+    /// As `write_fpu`, from the parts that `fpu_parts` names for the components in the header.
+    fn write_fpu_parts(&mut self, parts: [&[u8]; 2]) -> bool;
     /// Resets the floating-point state.
     fn reset_fpu(&mut self);
 }

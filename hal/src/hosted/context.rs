@@ -1,6 +1,8 @@
 //! Registers of a user thread that can never run: the same bookkeeping as on x86-64, with x87 and SSE
 //! as the only floating-point state.
 
+use core::ops::Range;
+
 use super::registers::{Registers, answered_by_registers};
 use super::xsave;
 use crate::contract::UserContext;
@@ -52,6 +54,14 @@ impl UserContext for Context {
         xsave::LEAST_SIZE
     }
 
+    fn fpu_parts(components: u64) -> [Range<usize>; 2] {
+        xsave::parts(components, xsave::LEAST_SIZE, None)
+    }
+
+    fn fpu(&self) -> &[u8] {
+        &self.fpu
+    }
+
     fn read_fpu(&self, into: &mut [u8]) {
         let count = into.len().min(self.fpu.len());
         into[..count].copy_from_slice(&self.fpu[..count]);
@@ -64,6 +74,11 @@ impl UserContext for Context {
             self.fpu = *state;
         }
         valid
+    }
+
+    fn write_fpu_parts(&mut self, parts: [&[u8]; 2]) -> bool {
+        xsave::is_valid(parts[0], COMPONENTS, MXCSR_MASK)
+            && xsave::put_parts(&mut self.fpu, parts, None)
     }
 
     fn reset_fpu(&mut self) {

@@ -16,6 +16,7 @@
 extern crate alloc;
 
 use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use core::ops::Range;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -220,6 +221,14 @@ impl UserContext for Context {
         FEATURES.state_size()
     }
 
+    fn fpu_parts(components: u64) -> [Range<usize>; 2] {
+        xsave::parts(components, FEATURES.state_size(), FEATURES.reset_values().keys_offset)
+    }
+
+    fn fpu(&self) -> &[u8] {
+        self.state()
+    }
+
     fn read_fpu(&self, into: &mut [u8]) {
         for (to, from) in into.iter_mut().zip(self.state()) {
             *to = *from;
@@ -233,6 +242,12 @@ impl UserContext for Context {
             self.state_mut().copy_from_slice(from);
         }
         valid
+    }
+
+    fn write_fpu_parts(&mut self, parts: [&[u8]; 2]) -> bool {
+        let values = FEATURES.reset_values();
+        let valid = xsave::is_valid(parts[0], FEATURES.components(), FEATURES.mxcsr_mask());
+        valid && xsave::put_parts(self.state_mut(), parts, values.keys_offset)
     }
 
     fn reset_fpu(&mut self) {

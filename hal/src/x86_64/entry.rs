@@ -19,6 +19,7 @@ pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// Encodes an entry. A lower table gets write and user rights at most as given, and is always
 /// executable: the leaf decides.
+#[inline]
 pub(crate) fn encode(entry: Entry, leaf: bool) -> u64 {
     let mut raw = entry.frame.0 & ADDRESS | PRESENT;
     let rights = entry.rights;
@@ -40,6 +41,7 @@ pub(crate) fn encode(entry: Entry, leaf: bool) -> u64 {
 }
 
 /// Decodes an entry; `None` when it is not present.
+#[inline]
 pub(crate) fn decode(raw: u64) -> Option<Entry> {
     if raw & PRESENT == 0 {
         return None;
@@ -62,6 +64,21 @@ pub(crate) fn decode(raw: u64) -> Option<Entry> {
 #[inline]
 pub(crate) fn frame(raw: u64) -> Option<PhysAddr> {
     (raw & PRESENT != 0).then_some(PhysAddr(raw & ADDRESS))
+}
+
+/// `Contract::shared_entry`.
+#[inline]
+pub(crate) fn shared(raw: u64, copy_on_write: bool, mark: u8) -> Option<(u64, u64)> {
+    const SOFTWARE: u64 = 7 << 9 | 0x1f << 52;
+    if raw & PRESENT == 0 {
+        return None;
+    }
+    let stays = if copy_on_write && raw & WRITE != 0 {
+        raw & !(WRITE | SOFTWARE) | u64::from(mark & 7) << 9
+    } else {
+        raw
+    };
+    Some((stays, stays & !DIRTY | ACCESSED))
 }
 
 /// `Contract::used_page`.
@@ -112,6 +129,29 @@ mod tests {
             software: 0,
         };
         assert_eq!(encode(entry, false), 0x1000 | PRESENT | WRITE | USER);
+    }
+
+    #[test]
+    fn a_shared_entry_loses_the_right_to_write_and_its_copy_is_clean() {
+        for bits in 0..1_u64 << 12 {
+            let raw = 0x1234_5000 | bits | NO_EXECUTE | 5 << 52;
+            let Some(before) = decode(raw) else {
+                assert_eq!(shared(raw, true, 3), None);
+                continue;
+            };
+            let (stays, copy) = shared(raw, false, 3).unwrap();
+            assert_eq!(stays, raw);
+            let clean = |entry| Entry { accessed: true, dirty: false, ..entry };
+            assert_eq!(decode(copy), Some(clean(before)));
+            let (stays, copy) = shared(raw, true, 3).unwrap();
+            let mut expected = before;
+            if before.rights.write {
+                expected.rights.write = false;
+                expected.software = 3;
+            }
+            assert_eq!(decode(stays), Some(expected));
+            assert_eq!(decode(copy), Some(clean(expected)));
+        }
     }
 
     #[test]

@@ -147,6 +147,11 @@ impl Contract for Machine {
         entry::used_page(raw, write)
     }
 
+    #[inline]
+    fn shared_entry(raw: u64, copy_on_write: bool, mark: u8) -> Option<(u64, u64)> {
+        entry::shared(raw, copy_on_write, mark)
+    }
+
     unsafe fn prepare_root(root: PhysAddr) {
         // SAFETY: the caller's promise.
         unsafe { paging::prepare_root(root) };

@@ -3,6 +3,8 @@
 //!
 //! Pure functions over bytes, used by the hosted machine too. Intel SDM volume 1, chapter 13.4.
 
+use core::ops::Range;
+
 /// Bytes of the legacy region and the header together: the least a state has.
 pub(crate) const LEAST_SIZE: usize = 576;
 
@@ -23,6 +25,14 @@ pub(crate) const KEYS_AT_RESET: u32 = 0x5555_5554;
 /// Bit of PKRU among the components.
 const COMPONENT_KEYS: u64 = 1 << 9;
 
+/// Bytes of PKRU with its padding.
+const KEYS_SIZE: usize = 8;
+/// The upper halves of the vector registers, which follow the header.
+const COMPONENT_AVX: u64 = 1 << 2;
+const AVX_END: usize = 832;
+/// x87, SSE and AVX.
+const COMPONENTS_AT_START: u64 = 7;
+
 /// What the state after reset depends on.
 pub(crate) struct ResetValues {
     /// Bits of MXCSR that the processor allows.
@@ -31,10 +41,46 @@ pub(crate) struct ResetValues {
     pub(crate) keys_offset: Option<usize>,
 }
 
+/// Where a state of `size` bytes that has these components has its bytes (`UserContext::fpu_parts`):
+/// programs mostly use the first three, which lie at its start, and PKRU, which lies at its end.
+pub(crate) fn parts(components: u64, size: usize, keys_offset: Option<usize>) -> [Range<usize>; 2] {
+    let keys = match keys_offset {
+        Some(offset) if components & COMPONENT_KEYS != 0 => offset..size.min(offset + KEYS_SIZE),
+        _ => size..size,
+    };
+    let other = components & !COMPONENT_KEYS;
+    if other & !COMPONENTS_AT_START != 0 {
+        [0..size, size..size]
+    } else if other & COMPONENT_AVX != 0 {
+        [0..AVX_END.min(size), keys]
+    } else {
+        [0..LEAST_SIZE.min(size), keys]
+    }
+}
+
+/// Puts parts, whose components are those in the header of the first, to their places. False, and no
+/// change, when they are not as long as `parts` says.
+pub(crate) fn put_parts(area: &mut [u8], from: [&[u8]; 2], keys_offset: Option<usize>) -> bool {
+    let header = from[0].get(HEADER..HEADER_END).and_then(|header| header.first_chunk::<8>());
+    let Some(components) = header else { return false };
+    let places = parts(u64::from_le_bytes(*components), area.len(), keys_offset);
+    let fit = places.iter().zip(from).all(|(place, bytes)| place.len() == bytes.len());
+    for (place, bytes) in places.into_iter().zip(from) {
+        if fit && let Some(to) = area.get_mut(place) {
+            to.copy_from_slice(bytes);
+        }
+    }
+    fit
+}
+
 /// Writes the state after reset: all exceptions masked, no data but that of protection key 0,
-/// everything else in its initial configuration.
+/// everything else in its initial configuration. What lies behind the header is left alone: the header
+/// says that it is not used.
 pub(crate) fn reset(area: &mut [u8], values: &ResetValues) {
-    area.fill(0);
+    let used = area.len().min(LEAST_SIZE);
+    if let Some(used) = area.get_mut(..used) {
+        used.fill(0);
+    }
     put(area, MXCSR_MASK, &values.mxcsr_mask.to_le_bytes());
     if let Some(offset) = values.keys_offset {
         put(area, offset, &KEYS_AT_RESET.to_le_bytes());
@@ -98,6 +144,24 @@ mod tests {
         assert_eq!(area[HEADER..HEADER + 8], COMPONENT_KEYS.to_le_bytes());
         assert!(is_valid(&area, 3 | COMPONENT_KEYS, 0));
         assert!(!is_valid(&area, 3, 0), "where keys are not part of the state");
+    }
+
+    #[test]
+    fn a_state_is_put_together_from_the_parts_that_it_uses() {
+        const SIZE: usize = 900;
+        const KEYS: Option<usize> = Some(892);
+        assert_eq!(parts(3, SIZE, KEYS), [0..576, SIZE..SIZE]);
+        assert_eq!(parts(7 | COMPONENT_KEYS, SIZE, KEYS), [0..832, 892..SIZE]);
+        assert_eq!(parts(0x20, SIZE, KEYS), [0..SIZE, SIZE..SIZE], "a component between");
+        assert_eq!(parts(7, LEAST_SIZE, None), [0..576, 576..576]);
+        let mut head = fresh();
+        head[HEADER..HEADER + 8].copy_from_slice(&(1 | COMPONENT_KEYS).to_le_bytes());
+        let mut area = [0xaa; SIZE];
+        assert!(!put_parts(&mut area, [&head, &[]], KEYS), "keys are missing");
+        assert!(area.iter().all(|byte| *byte == 0xaa));
+        assert!(put_parts(&mut area, [&head, &[1, 2, 3, 4, 5, 6, 7, 8]], KEYS));
+        assert_eq!((&area[..576], &area[892..]), (&head[..], &[1, 2, 3, 4, 5, 6, 7, 8][..]));
+        assert_eq!(area[576], 0xaa);
     }
 
     #[test]

@@ -185,6 +185,20 @@ impl AddressSpace {
             && self.lock().table.copy_in(VirtAddr(address), from) == from.len()
     }
 
+    /// Fills `into`, if all of it is there and the program may read it; else what `into` has is undefined.
+    #[must_use]
+    pub fn get_now(&self, address: u64, into: &mut [u8]) -> bool {
+        is_user_range(address, into.len() as u64) && self.read_now(address, into) == into.len()
+    }
+
+    /// Whether all pages of a range are there and the program may use them in this way.
+    pub fn is_there(&self, address: u64, length: u64, write: bool) -> bool {
+        is_user_range(address, length)
+            && usize::try_from(length).is_ok_and(|length| {
+                self.lock().table.reaches(VirtAddr(address), length, write) == length
+            })
+    }
+
     /// The aligned 64-bit word at an address, if it is there at once.
     pub fn word_now(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];

@@ -28,6 +28,9 @@ pub const MOST_VECTORS: u64 = 1024;
 /// Most bytes that one call moves; more are left for the next, as on Linux.
 pub const MOST_BYTES: u64 = 0x7fff_f000;
 
+/// Most bytes of a range that is moved at once, without a handler that could wait.
+pub const SHORT_BYTES: u64 = 16 * PAGE;
+
 /// `struct iovec`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -261,9 +264,9 @@ impl Sink for UserSink {
     }
 }
 
-/// A range within one page of a program, as the sink of a short read or the source of a short write. It
-/// takes or gives all the bytes asked for or, when the page is missing, none; then nothing has happened
-/// yet, and the call takes the long way.
+/// A range of a few pages of a program, as the sink of a short read or the source of a short write. All of
+/// it was there when it was made. It stops early only when another thread takes pages away meanwhile: at
+/// its start when it lies within one page, and then nothing has happened and the call takes the long way.
 pub struct ShortRange<'a> {
     space: &'a AddressSpace,
     address: u64,
@@ -276,6 +279,24 @@ impl<'a> ShortRange<'a> {
     /// `None` when the range crosses a page or does not lie in user space.
     pub fn new(space: &'a AddressSpace, address: u64, length: u64) -> Option<ShortRange<'a>> {
         if length > PAGE - address % PAGE || !is_user_range(address, length) {
+            return None;
+        }
+        let length = usize::try_from(length).ok()?;
+        Some(ShortRange { space, address, length, is_stopped: false })
+    }
+
+    /// A range of up to `SHORT_BYTES` that may cross pages, which are there; `write` says what the program
+    /// must be permitted. `None` else.
+    pub fn across(
+        space: &'a AddressSpace,
+        address: u64,
+        length: u64,
+        write: bool,
+    ) -> Option<ShortRange<'a>> {
+        if length <= PAGE - address % PAGE {
+            return ShortRange::new(space, address, length);
+        }
+        if length > SHORT_BYTES || !space.is_there(address, length, write) {
             return None;
         }
         let length = usize::try_from(length).ok()?;

@@ -113,12 +113,30 @@ pub fn answer_at_once(
         number::geteuid => thread.credentials().user.effective,
         number::getgid => thread.credentials().group.real,
         number::getegid => thread.credentials().group.effective,
-        number::read | number::write | number::lseek | number::fstat | number::clock_gettime => {
+        number::read
+        | number::write
+        | number::lseek
+        | number::fstat
+        | number::clock_gettime
+        | number::pread64
+        | number::pwrite64
+        | number::poll
+        | number::select
+        | number::rt_sigaction
+        | number::rt_sigprocmask
+        | number::tgkill => {
             let act = |space: &AddressSpace| match number {
                 number::read => file::read_at_once(thread, space, arguments),
                 number::write => file::write_at_once(thread, space, arguments),
                 number::lseek => file::seek_at_once(thread, arguments),
                 number::fstat => file::status_at_once(thread, space, arguments),
+                number::pread64 => file::pread_at_once(thread, space, arguments),
+                number::pwrite64 => file::pwrite_at_once(thread, space, arguments),
+                number::poll => file::poll_at_once(thread, space, arguments),
+                number::select => file::select_at_once(thread, space, arguments),
+                number::rt_sigaction => signal::action_at_once(thread, space, arguments),
+                number::rt_sigprocmask => signal::mask_at_once(thread, space, arguments),
+                number::tgkill => signal::raise_at_once(thread, arguments),
                 _ => time::clock_at_once(thread, space, arguments),
             };
             return catch(|| space.map_or_else(|| act(&thread.space()), act)).ok().flatten();

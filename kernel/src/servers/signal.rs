@@ -11,8 +11,10 @@ use abi::time::{IntervalValue, NANOSECONDS, Timespec, Timeval};
 use base::user::UserContext;
 use hal::UserContext as _;
 use policy::table::number;
+use zerocopy::IntoBytes;
 
 use crate::call::{self, Call, SysResult};
+use crate::memory::AddressSpace;
 use crate::process::{Credentials, INIT, Pid, Process, Thread, Tid, table};
 use crate::signal::timers::Which;
 use crate::signal::{self, RestartBlock, SignalInfo};
@@ -85,6 +87,82 @@ async fn rt_sigaction(call: &Call) -> SysResult {
         user.write_value(old, &former).await?;
     }
     Ok(0)
+}
+
+/// `rt_sigaction` whose structures are there. `None` when anything stands in the way: nothing has happened
+/// then, and the handler does it properly.
+pub fn action_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
+    let [number, new_address, old_address, size, ..] = *arguments;
+    let signal = Signal::new(number as i32)?;
+    if size != SignalSet::SIZE || SignalSet::UNBLOCKABLE.contains(signal) {
+        return None;
+    }
+    let actions = thread.process.signals.actions();
+    let mut new = Action::default();
+    if new_address != 0 && !space.get_now(new_address, new.as_mut_bytes()) {
+        return None;
+    }
+    let reported = if old_address == 0 { Action::default() } else { actions.get(signal) };
+    if old_address != 0 && !space.put_now(old_address, reported.as_bytes()) {
+        return None;
+    }
+    if new_address != 0 {
+        let former = actions.set(signal, new).ok()?;
+        if old_address != 0 && former != reported {
+            // Another thread has set it between.
+            let _ = space.put_now(old_address, former.as_bytes());
+        }
+        if actions.ignores(signal) {
+            signal::discard_ignored(&thread.process, signal);
+        }
+    }
+    Some(0)
+}
+
+/// `rt_sigprocmask` whose sets are there, as `action_at_once`.
+pub fn mask_at_once(
+    thread: &Arc<Thread>,
+    space: &AddressSpace,
+    arguments: &[u64; 6],
+) -> Option<u64> {
+    let [how, new_address, old_address, size, ..] = *arguments;
+    if size != SignalSet::SIZE {
+        return None;
+    }
+    let former = thread.signals.blocked();
+    let mut set = SignalSet::EMPTY;
+    if new_address != 0 && !space.get_now(new_address, set.as_mut_bytes()) {
+        return None;
+    }
+    let mask = match how as i32 {
+        _ if new_address == 0 => former,
+        SIG_BLOCK => former | set,
+        SIG_UNBLOCK => former.without(set),
+        SIG_SETMASK => set,
+        _ => return None,
+    };
+    if old_address != 0 && !space.put_now(old_address, former.as_bytes()) {
+        return None;
+    }
+    if new_address != 0 {
+        signal::set_mask(thread, mask);
+    }
+    Some(0)
+}
+
+/// `tgkill` of the calling thread itself. `None` for any other.
+pub fn raise_at_once(thread: &Arc<Thread>, arguments: &[u64; 6]) -> Option<u64> {
+    let [process, number, signal, ..] = *arguments;
+    if process as i32 != thread.process.pid.0 || number as i32 != thread.tid().0 {
+        return None;
+    }
+    let signal = Signal::new(signal as i32)?;
+    let user = thread.credentials().user.real;
+    let info = SignalInfo::tkill(signal, thread.process.pid.0, user);
+    match signal::send_to_thread(thread, info) {
+        Ok(()) => Some(0),
+        Err(errno) => Some(errno.to_return_value().cast_unsigned()),
+    }
 }
 
 async fn rt_sigprocmask(call: &Call) -> SysResult {

@@ -105,17 +105,21 @@ fn place(
     Some(Place { frame, fpu })
 }
 
-/// Prepares the floating-point state for the user: software bytes and closing magic word. States
-/// without the extended header stay as they are. Returns whether it is an extended one.
-fn seal_fpu(state: &mut Vec<u8>) -> bool {
-    let size = state.len();
+/// The components of a state that are not at reset.
+fn components(state: &[u8]) -> u64 {
+    state
+        .get(layout::FXSAVE_SIZE..layout::FXSAVE_SIZE + 8)
+        .and_then(|bytes| u64::read_from_bytes(bytes).ok())
+        .unwrap_or(0)
+}
+
+/// Writes the software bytes into the beginning of a floating-point state of `size` bytes. A state without
+/// the extended header stays as it is. Returns whether it is an extended one, which a magic word follows.
+fn seal_fpu(state: &mut [u8], size: usize) -> bool {
     if size < layout::FXSAVE_SIZE + layout::XSAVE_HEADER_SIZE {
         return false;
     }
-    let features = state
-        .get(layout::FXSAVE_SIZE..layout::FXSAVE_SIZE + 8)
-        .and_then(|bytes| u64::read_from_bytes(bytes).ok())
-        .unwrap_or(0);
+    let features = components(state);
     let software = FpuSoftwareBytes {
         magic: layout::FP_XSTATE_MAGIC1,
         extended_size: (size + layout::FP_XSTATE_MAGIC2_SIZE) as u32,
@@ -126,8 +130,41 @@ fn seal_fpu(state: &mut Vec<u8>) -> bool {
     if let Some(bytes) = state.get_mut(layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE) {
         bytes.copy_from_slice(software.as_bytes());
     }
-    state.extend_from_slice(&layout::FP_XSTATE_MAGIC2.to_le_bytes());
     true
+}
+
+/// A floating-point state as it goes to the user: its beginning, and from `tail_at` on its end. What
+/// lies between is not in use, and is left as the stack has it.
+struct SealedFpu {
+    head: Vec<u8>,
+    tail_at: usize,
+    tail: Vec<u8>,
+    is_extended: bool,
+    /// Bytes of all together.
+    size: usize,
+}
+
+impl SealedFpu {
+    /// Of a context that has been released.
+    fn of(context: &UserContext) -> SealedFpu {
+        let state = context.fpu();
+        let mut size = state.len().min(FPU_LIMIT);
+        let [head, tail] = UserContext::fpu_parts(components(state));
+        let mut tail_at = tail.start.min(size);
+        let mut head = state.get(head).unwrap_or_default().to_vec();
+        let mut tail = state.get(tail).unwrap_or_default().to_vec();
+        let is_extended = seal_fpu(&mut head, size);
+        if is_extended {
+            if tail.is_empty() {
+                tail_at = size;
+            }
+            // The magic word follows the whole state.
+            tail.resize(size - tail_at, 0);
+            tail.extend_from_slice(&layout::FP_XSTATE_MAGIC2.to_le_bytes());
+            size += layout::FP_XSTATE_MAGIC2_SIZE;
+        }
+        SealedFpu { head, tail_at, tail, is_extended, size }
+    }
 }
 
 /// Writes a frame to the user's stack and sets the registers so that the handler runs.
@@ -145,9 +182,7 @@ pub async fn push(
         return Err(Errno::EFAULT);
     }
     user::release(context);
-    let mut fpu = vec![0; UserContext::fpu_size().min(FPU_LIMIT)];
-    context.read_fpu(&mut fpu);
-    let is_extended = seal_fpu(&mut fpu);
+    let fpu = SealedFpu::of(context);
 
     let registers = context.general_registers();
     let (stack, trap) = {
@@ -156,12 +191,12 @@ pub async fn push(
     };
     let wants_alternate = action.flags & SA_ONSTACK != 0;
     let place =
-        place(context.stack_pointer(), &stack, wants_alternate, fpu.len()).ok_or(Errno::EFAULT)?;
+        place(context.stack_pointer(), &stack, wants_alternate, fpu.size).ok_or(Errno::EFAULT)?;
     let flags = layout::UC_SIGCONTEXT_SS | layout::UC_STRICT_RESTORE_SS;
     let frame = SignalFrame {
         return_address: action.restorer,
         context: UserContextRecord {
-            flags: if is_extended { flags | layout::UC_FP_XSTATE } else { flags },
+            flags: if fpu.is_extended { flags | layout::UC_FP_XSTATE } else { flags },
             link: 0,
             stack,
             machine: SignalContext {
@@ -182,7 +217,8 @@ pub async fn push(
         info: info.encode(),
     };
     let memory = UserMemory::new(thread.space());
-    memory.write_bytes(place.fpu, &fpu).await?;
+    memory.write_bytes(place.fpu, &fpu.head).await?;
+    memory.write_bytes(place.fpu + offset(fpu.tail_at), &fpu.tail).await?;
     memory.write_value(place.frame, &frame).await?;
 
     let info_address = place.frame + offset(core::mem::offset_of!(SignalFrame, info));
@@ -223,7 +259,12 @@ async fn try_restore(thread: &Arc<Thread>, context: &mut UserContext) -> Result<
     let address = context.stack_pointer().checked_sub(8).ok_or(Errno::EFAULT)?;
     let memory = UserMemory::new(thread.space());
     let frame: SignalFrame = memory.read_value(address).await?;
-    let fpu = read_fpu_state(&memory, frame.context.machine.fpu_state).await?;
+    let fpu_address = frame.context.machine.fpu_state;
+    let parts = read_fpu_parts(&memory, fpu_address);
+    let whole = match parts {
+        Some(_) => None,
+        None => read_fpu_state(&memory, fpu_address).await?,
+    };
     {
         let mut state = thread.signals.lock();
         thread.signals.set_blocked(&mut state, frame.context.mask);
@@ -231,10 +272,16 @@ async fn try_restore(thread: &Arc<Thread>, context: &mut UserContext) -> Result<
         thread.signals.recalculate(&state, &thread.process.signals);
     }
     user::release(context);
-    match fpu {
-        None => context.reset_fpu(),
-        Some(state) if context.write_fpu(&state) => {}
-        Some(_) => return Err(Errno::EFAULT),
+    let is_valid = match (parts, whole) {
+        (Some([head, tail]), _) => context.write_fpu_parts([&head, &tail]),
+        (None, Some(state)) => context.write_fpu(&state),
+        (None, None) => {
+            context.reset_fpu();
+            true
+        }
+    };
+    if !is_valid {
+        return Err(Errno::EFAULT);
     }
     context.set_general_registers(&frame.context.machine.registers);
     // As on Linux, an alternate stack that cannot be set again is left as it is.
@@ -264,6 +311,36 @@ fn bad_selector(context: &UserContextRecord) -> Option<u16> {
     } else {
         None
     }
+}
+
+/// Reads the parts of a frame's floating-point state that are in use, if it is there, is as large as the
+/// machine's, and uses components in a few places only. `None` says nothing about it.
+fn read_fpu_parts(memory: &UserMemory, address: u64) -> Option<[Vec<u8>; 2]> {
+    let full = UserContext::fpu_size().min(FPU_LIMIT);
+    let space = memory.space();
+    let mut head = vec![0; layout::FXSAVE_SIZE + layout::XSAVE_HEADER_SIZE];
+    let magic_at = address.checked_add(offset(full))?;
+    let mut magic = [0; layout::FP_XSTATE_MAGIC2_SIZE];
+    if !space.get_now(address, &mut head) || !space.get_now(magic_at, &mut magic) {
+        return None;
+    }
+    let software = head.get(layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE)?;
+    let software = FpuSoftwareBytes::read_from_bytes(software).ok()?;
+    let is_whole = software.magic == layout::FP_XSTATE_MAGIC1
+        && software.state_size as usize == full
+        && software.extended_size >= software.state_size
+        && magic == layout::FP_XSTATE_MAGIC2.to_le_bytes();
+    let [first, second] = UserContext::fpu_parts(components(&head));
+    if !is_whole || first.len() == full && full > head.len() {
+        return None;
+    }
+    let read = head.len();
+    head.resize(first.len(), 0);
+    let mut tail = vec![0; second.len()];
+    let rest = head.get_mut(read..)?;
+    let is_there = space.get_now(address + offset(read), rest)
+        && space.get_now(address + offset(second.start), &mut tail);
+    is_there.then_some([head, tail])
 }
 
 /// Reads the floating-point state of a frame; `None` for the state at reset.
@@ -370,8 +447,8 @@ mod tests {
     #[test]
     fn a_sealed_state_is_recognised_and_a_cut_one_is_not() {
         let mut state = vec![0; 832];
-        assert!(seal_fpu(&mut state));
-        assert_eq!(state.len(), 836);
+        assert!(seal_fpu(&mut state, 832));
+        assert!(!seal_fpu(&mut state, 512));
         let bytes = &state[layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE];
         let software = FpuSoftwareBytes::read_from_bytes(bytes).unwrap();
         assert!(is_extended(&software, 832));

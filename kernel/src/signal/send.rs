@@ -28,7 +28,7 @@ pub fn send_to_process(process: &Arc<Process>, info: SignalInfo) -> Result<(), E
 pub(super) fn queue_for_process(process: &Arc<Process>, info: SignalInfo) -> Result<bool, Errno> {
     let threads = process.threads();
     let Some(first) = threads.first() else { return Ok(false) };
-    if !prepare(process, &threads, first, info.signal) {
+    if !prepare(process, first, info.signal) {
         return Ok(false);
     }
     let room = room(process, first, &info);
@@ -61,7 +61,7 @@ pub fn send_to_thread(thread: &Arc<Thread>, info: SignalInfo) -> Result<(), Errn
 /// As `send_to_thread`; whether the signal was kept with its information.
 pub(super) fn queue_for_thread(thread: &Arc<Thread>, info: SignalInfo) -> Result<bool, Errno> {
     let process = &thread.process;
-    if !prepare(process, &process.threads(), thread, info.signal) {
+    if !prepare(process, thread, info.signal) {
         return Ok(false);
     }
     let room = room(process, thread, &info);
@@ -92,12 +92,7 @@ pub fn send_to_group(group: i32, info: SignalInfo) {
 /// What a signal does the moment it is sent: `SIGKILL` ends, stop and continue cancel each other.
 /// Returns whether the signal must be kept for delivery; `target` is the thread that it is for, or
 /// the first of the process.
-fn prepare(
-    process: &Arc<Process>,
-    threads: &[Arc<Thread>],
-    target: &Arc<Thread>,
-    signal: Signal,
-) -> bool {
+fn prepare(process: &Arc<Process>, target: &Arc<Thread>, signal: Signal) -> bool {
     if process.signals.is_protected() && !process.signals.actions().has_handler(signal) {
         return false;
     }
@@ -106,10 +101,11 @@ fn prepare(
         return false;
     }
     if SignalSet::STOPPING.contains(signal) {
-        discard(process, threads, SignalSet::of(Signal::SIGCONT));
+        discard(process, &process.threads(), SignalSet::of(Signal::SIGCONT));
     } else if signal == Signal::SIGCONT {
-        discard(process, threads, SignalSet::STOPPING);
-        stop::resume(process, threads);
+        let threads = process.threads();
+        discard(process, &threads, SignalSet::STOPPING);
+        stop::resume(process, &threads);
     }
     // A blocked signal is kept even if it is ignored now: that may change before it is unblocked.
     target.signals.blocked().contains(signal)

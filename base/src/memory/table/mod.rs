@@ -101,22 +101,50 @@ const fn index(address: u64, level: u32) -> usize {
 
 const TOP: u32 = Machine::TABLE_LEVELS - 1;
 
-/// The entries that are not zero, with their index counted from `first`. Looks at eight at a time:
-/// most tables are nearly empty.
-#[inline]
-fn occupied(
-    table: &[AtomicU64],
+/// Shows the entries that are not zero, with their index counted from `first`, until one is wanted. Looks
+/// at eight at a time: most tables are nearly empty.
+#[inline(always)]
+fn find_occupied<'a, T>(
+    table: &'a [AtomicU64],
     first: usize,
-) -> impl Iterator<Item = (usize, &AtomicU64)> + Clone {
+    mut each: impl FnMut(usize, &'a AtomicU64) -> Option<T>,
+) -> Option<T> {
     const GROUP: usize = 8;
-    table
-        .chunks(GROUP)
-        .enumerate()
-        .filter(|(_, group)| group.iter().fold(0, |all, e| all | e.load(Ordering::Relaxed)) != 0)
-        .flat_map(move |(number, group)| {
-            group.iter().enumerate().map(move |(at, entry)| (first + number * GROUP + at, entry))
-        })
-        .filter(|(_, entry)| entry.load(Ordering::Relaxed) != 0)
+    let (groups, rest) = table.as_chunks::<GROUP>();
+    let mut start = first;
+    let mut in_group = |group: &'a [AtomicU64], start: usize| {
+        for (offset, entry) in group.iter().enumerate() {
+            if entry.load(Ordering::Relaxed) != 0
+                && let Some(found) = each(start + offset, entry)
+            {
+                return Some(found);
+            }
+        }
+        None
+    };
+    for group in groups {
+        let any = group.iter().fold(0, |all, entry| all | entry.load(Ordering::Relaxed));
+        if any != 0
+            && let Some(found) = in_group(group, start)
+        {
+            return Some(found);
+        }
+        start += GROUP;
+    }
+    in_group(rest, start)
+}
+
+/// Shows all entries that are not zero, as `find_occupied`.
+#[inline(always)]
+fn for_occupied<'a>(
+    table: &'a [AtomicU64],
+    first: usize,
+    mut each: impl FnMut(usize, &'a AtomicU64),
+) {
+    let _ = find_occupied(table, first, |at, entry| {
+        each(at, entry);
+        None::<()>
+    });
 }
 
 #[inline]
@@ -144,18 +172,17 @@ pub(crate) unsafe fn free_tables(root: PhysAddr) {
 /// As for `free_tables`, for one table of `level` and its first `count` entries.
 unsafe fn free_level(table: PhysAddr, level: u32, count: usize) {
     // SAFETY: the table is alive until the end of this function.
-    let used = occupied(&unsafe { entries(table) }[..count.min(ENTRIES)], 0);
-    for (_, entry) in used {
-        let raw = entry.load(Ordering::Relaxed);
-        let Some(found) = Machine::decode_entry(raw) else { continue };
+    let used = &unsafe { entries(table) }[..count.min(ENTRIES)];
+    for_occupied(used, 0, |_, entry| {
+        let Some(frame) = Machine::entry_frame(entry.load(Ordering::Relaxed)) else { return };
         if level == 0 {
             // SAFETY: a present leaf entry owns a reference.
-            drop(unsafe { Frame::from_address(found.frame) });
+            drop(unsafe { Frame::from_address(frame) });
         } else {
             // SAFETY: by the caller's promise.
-            unsafe { free_level(found.frame, level - 1, ENTRIES) };
+            unsafe { free_level(frame, level - 1, ENTRIES) };
         }
-    }
+    });
     // SAFETY: tables were made from frames, and this one is not used any more.
     drop(unsafe { Frame::from_address(table) });
 }
@@ -382,9 +409,9 @@ impl PageTable {
                     let first = index(address, 0);
                     let last = if end >= span_end { ENTRIES } else { index(end - 1, 0) + 1 };
                     let table_start = address - (first * PAGE_SIZE) as u64;
-                    for (at, place) in occupied(&table[first..last], first) {
+                    for_occupied(&table[first..last], first, |at, place| {
                         each(VirtAddr(table_start + (at * PAGE_SIZE) as u64), place);
-                    }
+                    });
                     address = span_end;
                 }
                 None => address = self.next_possible(address),
@@ -405,8 +432,8 @@ impl PageTable {
                 None => {
                     let span = 1_u64 << (PAGE_BITS + INDEX_BITS * level);
                     let table_start = (address & !(span - 1)) - at as u64 * span;
-                    let next = occupied(&here[at + 1..], at + 1).next();
-                    return table_start + next.map_or(ENTRIES, |(next, _)| next) as u64 * span;
+                    let next = find_occupied(&here[at + 1..], at + 1, |next, _| Some(next));
+                    return table_start + next.unwrap_or(ENTRIES) as u64 * span;
                 }
             }
         }

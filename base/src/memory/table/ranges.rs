@@ -105,7 +105,7 @@ impl PageTable {
 
     /// Maps the pages of a range in `other` at the same addresses, as more owners of the same frames.
     /// On `CopyOnWrite` both lose the right to write, and pages that had it, or were marked so before,
-    /// are marked with `mark` in both. What `other` had there is freed.
+    /// are marked with `mark` in both. What `other` had at these pages is freed.
     pub fn share_range(
         &mut self,
         other: &mut PageTable,
@@ -113,7 +113,6 @@ impl PageTable {
         mode: ShareMode,
         mark: u8,
     ) -> Result<(), OutOfMemory> {
-        other.unmap_range(range.clone());
         let mut tell = false;
         let mut result = Ok(());
         let mut target: Option<(u64, &[AtomicU64; ENTRIES])> = None;
@@ -136,18 +135,36 @@ impl PageTable {
                 },
             };
             target = Some((span, table));
-            let changed = Self::change(place, |entry| {
-                if mode == ShareMode::CopyOnWrite && entry.rights.write {
-                    entry.rights.write = false;
-                    entry.software = mark & 7;
+            let mut raw = place.load(Ordering::Relaxed);
+            let copy = loop {
+                let shared = Machine::shared_entry(raw, mode == ShareMode::CopyOnWrite, mark);
+                let Some((stays, copy)) = shared else { return };
+                if stays == raw {
+                    break copy;
                 }
-            });
-            let Some((before, after)) = changed else { return };
-            tell |= before.rights.write && !after.rights.write;
+                match place.compare_exchange(raw, stays, Ordering::AcqRel, Ordering::Relaxed) {
+                    Ok(_) => {
+                        tell = true;
+                        break copy;
+                    }
+                    // The machine has noted an access.
+                    Err(now) => raw = now,
+                }
+            };
+            let Some(frame) = Machine::entry_frame(copy) else { return };
             // SAFETY: the present entry owns its frame.
-            let frame = unsafe { Frame::another_owner(after.frame) }.into_address();
-            let copy = Entry { frame, accessed: true, dirty: false, ..after };
-            table[index(page.0, 0)].store(Machine::encode_entry(copy, true), Ordering::Release);
+            let _ = unsafe { Frame::another_owner(frame) }.into_address();
+            let target = &table[index(page.0, 0)];
+            let before = match target.load(Ordering::Relaxed) {
+                0 => None,
+                _ => Machine::entry_frame(target.swap(0, Ordering::AcqRel)),
+            };
+            if let Some(before) = before {
+                invalidate(&other.space, Some(page));
+                // SAFETY: the entry owned a reference, which it lost by the swap.
+                drop(unsafe { Frame::from_address(before) });
+            }
+            target.store(copy, Ordering::Release);
         });
         if tell {
             invalidate(&self.space, None);

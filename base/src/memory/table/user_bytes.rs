@@ -59,6 +59,11 @@ impl PageTable {
         done
     }
 
+    /// How many bytes a copy would move: those up to the first page that is missing or not permitted.
+    pub fn reaches(&self, address: VirtAddr, length: usize, write: bool) -> usize {
+        self.walk(address, length, write, |_, _, _| {})
+    }
+
     /// Copies user bytes out, up to the first page that is missing or that the user may not read; how
     /// many.
     #[inline]

@@ -55,10 +55,10 @@ pub use descriptor::{descriptor_limit, pipe, pipe2};
 pub use directory::seek_at_once;
 pub use mount::offer;
 pub use owner::tell as tell_owner;
-pub use poll::continue_poll;
+pub use poll::{continue_poll, poll_at_once, select_at_once};
 pub use status::status_at_once;
 pub use support::path;
-pub use transfer::{read_at_once, write_at_once};
+pub use transfer::{pread_at_once, pwrite_at_once, read_at_once, write_at_once};
 pub use volumes::acct;
 
 /// Carries out a call of this class.

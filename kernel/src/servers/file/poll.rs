@@ -25,7 +25,8 @@ use fs::poll::PollTable;
 use zerocopy::IntoBytes;
 
 use crate::call::{Call, SysResult};
-use crate::process::{Interrupted, Resource, Thread};
+use crate::memory::AddressSpace;
+use crate::process::{FileTable, Interrupted, Resource, Thread};
 use crate::signal::{RestartBlock, with_mask};
 
 /// One file that is waited for.
@@ -200,6 +201,68 @@ impl PollArray {
     }
 }
 
+/// Most files that a look without a handler takes.
+const FEW: usize = 128;
+
+/// A `poll` of few files of which one has something, or that does not wait. `None` when anything stands
+/// in the way: `poll` does it properly then.
+pub fn poll_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
+    let [address, count, timeout_ms, ..] = *arguments;
+    let count = usize::try_from(count as u32).ok()?;
+    if count as u64 > thread.process.limits.soft(Resource::Files) {
+        return None;
+    }
+    let waits = timeout_ms as i32 != 0;
+    // The array is cleared before it is filled, which takes longer than a look at a few files.
+    if count <= FEW / 8 {
+        poll_few::<{ FEW / 8 }>(thread, space, address, count, waits)
+    } else {
+        poll_few::<FEW>(thread, space, address, count, waits)
+    }
+}
+
+fn poll_few<const MOST: usize>(
+    thread: &Thread,
+    space: &AddressSpace,
+    address: u64,
+    count: usize,
+    waits: bool,
+) -> Option<u64> {
+    let mut raw = [PollFd::default(); MOST];
+    let raw = raw.get_mut(..count)?;
+    if !space.get_now(address, raw.as_mut_bytes()) {
+        return None;
+    }
+    let files = thread.files();
+    let mut answers = 0;
+    for entry in raw.iter_mut() {
+        let found = if entry.descriptor < 0 {
+            PollEvents::empty()
+        } else {
+            look_now(thread, &files, entry.descriptor, PollEvents::from_bits_truncate(entry.events))
+                .unwrap_or(PollEvents::NVAL)
+        };
+        entry.returned_events = found.bits();
+        answers += u64::from(!found.is_empty());
+    }
+    if answers == 0 && waits {
+        return None;
+    }
+    // Where a part was written the long way writes it again.
+    space.put_now(address, raw.as_bytes()).then_some(answers)
+}
+
+/// What a file has of the events that are asked for; `EBADF` when it is not open.
+fn look_now(
+    caller: &Thread,
+    files: &FileTable,
+    descriptor: i32,
+    wanted: PollEvents,
+) -> Result<PollEvents, Errno> {
+    let file = files.get(descriptor)?;
+    Ok(file.file().poll_for(caller, wanted, None) & (wanted | PollEvents::ALWAYS))
+}
+
 pub async fn poll(call: &Call) -> SysResult {
     let timeout_ms = call.int(2);
     let deadline_ns = u64::try_from(timeout_ms)
@@ -339,6 +402,92 @@ impl Watched {
     fn is_irrelevant(&self, members: &[bool; 3]) -> bool {
         SETS.iter().zip(members).all(|(events, is_in)| !is_in || !self.found.intersects(*events))
     }
+}
+
+/// A `select` of descriptors below 1024 of which one has something, or that does not wait. `None` when
+/// anything stands in the way: `select` does it properly then.
+pub fn select_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
+    let count = usize::try_from(arguments[0] as i32).ok()?;
+    if count <= FEW {
+        select_few::<{ FEW / WORD_BITS }>(thread, space, arguments, count)
+    } else if count <= 1024 {
+        select_few::<{ 1024 / WORD_BITS }>(thread, space, arguments, count)
+    } else {
+        None
+    }
+}
+
+fn select_few<const WORDS: usize>(
+    thread: &Thread,
+    space: &AddressSpace,
+    arguments: &[u64; 6],
+    count: usize,
+) -> Option<u64> {
+    let [_, reading, writing, exceptional, timeout, _] = *arguments;
+    let addresses = [reading, writing, exceptional];
+    let mut time = [0_u64; 2];
+    if timeout != 0 && !space.get_now(timeout, time.as_mut_bytes()) {
+        return None;
+    }
+    let waits = timeout == 0 || time != [0; 2];
+    // The long way judges what is no proper time.
+    if i64::try_from(time[0]).is_err() || time[1] >= 1_000_000 {
+        return None;
+    }
+    let files = thread.files();
+    let count = count.min(files.capacity());
+    let words = count.div_ceil(WORD_BITS);
+    let mut sets = [[0_u64; WORDS]; 3];
+    for (set, address) in sets.iter_mut().zip(addresses) {
+        if address != 0 && !space.get_now(address, set.get_mut(..words)?.as_mut_bytes()) {
+            return None;
+        }
+    }
+    let mut answers = [[0_u64; WORDS]; 3];
+    let mut found = 0;
+    for word in 0..words {
+        let given = sets.map(|set| set.get(word).copied().unwrap_or(0));
+        let mut left = given[0] | given[1] | given[2];
+        if word == count / WORD_BITS {
+            left &= (1 << (count % WORD_BITS)) - 1;
+        }
+        while left != 0 {
+            let descriptor = word * WORD_BITS + left.trailing_zeros() as usize;
+            let bit = left & left.wrapping_neg();
+            left ^= bit;
+            let mut wanted = PollEvents::empty();
+            for (events, set) in SETS.iter().zip(given) {
+                if set & bit != 0 {
+                    wanted |= *events;
+                }
+            }
+            let there = look_now(thread, &files, i32::try_from(descriptor).ok()?, wanted).ok()?;
+            if there.is_empty() {
+                continue;
+            }
+            for ((events, set), answer) in SETS.iter().zip(given).zip(&mut answers) {
+                if set & bit != 0 && there.intersects(*events) {
+                    *answer.get_mut(word)? |= bit;
+                    found += 1;
+                }
+            }
+        }
+    }
+    if found == 0 && waits {
+        return None;
+    }
+    for (index, (address, answer)) in addresses.iter().zip(&answers).enumerate() {
+        if *address != 0 && !space.put_now(*address, answer.get(..words)?.as_bytes()) {
+            // The long way reads the sets once more.
+            for (address, set) in addresses.iter().zip(&sets).take(index) {
+                if *address != 0 {
+                    let _ = space.put_now(*address, set.get(..words)?.as_bytes());
+                }
+            }
+            return None;
+        }
+    }
+    Some(found)
 }
 
 async fn select_wait(call: &Call, deadline_ns: Option<u64>) -> SysResult {

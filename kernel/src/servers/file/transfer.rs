@@ -54,13 +54,17 @@ pub async fn read(call: &Call) -> SysResult {
     read_from(call, &file, call.user().sink(call.argument(1), call.argument(2))?, HERE).await
 }
 
-/// A short read of what the file has, into a page of the caller that is there. `None` when anything
+/// A short read of what the file has, into pages of the caller that are there. `None` when anything
 /// stands in the way: nothing has happened then, and `read` does it properly.
 pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
     let [descriptor, address, length, ..] = *arguments;
-    let mut sink = ShortRange::new(space, address, length)?;
     let file = thread.file(descriptor as i32).ok()?;
     check_reads(&file).ok()?;
+    let mut sink = if file.file().is_seekable() {
+        ShortRange::across(space, address, length, true)?
+    } else {
+        ShortRange::new(space, address, length)?
+    };
     file.admit(thread, false).ok()?;
     let nonblocking = file.is_nonblocking();
     let transfer = Transfer { caller: Some(thread), nonblocking, ..Transfer::PLAIN };
@@ -82,14 +86,18 @@ pub async fn write(call: &Call) -> SysResult {
     write_to(call, &file, call.user().source(call.argument(1), call.argument(2))?, HERE).await
 }
 
-/// A short write that the file takes whole, out of a page of the caller that is there. `None` as for
+/// A short write that the file takes whole, out of pages of the caller that are there. `None` as for
 /// `read_at_once`. Only files and pipes: a terminal may take a part and have the rest wait.
 pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
     let [descriptor, address, length, ..] = *arguments;
-    let mut source = ShortRange::new(space, address, length)?;
     let file = thread.file(descriptor as i32).ok()?;
     check_writes(&file).ok()?;
     let (behaviour, kind) = (file.file(), file.inode().kind());
+    let mut source = if behaviour.is_seekable() {
+        ShortRange::across(space, address, length, false)?
+    } else {
+        ShortRange::new(space, address, length)?
+    };
     if behaviour.is_generated() || !(behaviour.is_seekable() || kind == NodeKind::Fifo) {
         let is_socket = kind == NodeKind::Socket;
         return if is_socket { network::write_at_once(thread, &file, &mut source) } else { None };
@@ -102,6 +110,50 @@ pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]
         return None;
     }
     thread.transfers.note_written(count as u64);
+    match after_write(thread, &file, count) {
+        Ok(()) => Some(count as u64),
+        Err(errno) => Some(errno.to_return_value().cast_unsigned()),
+    }
+}
+
+/// A short read at an offset, as `read_at_once`.
+pub fn pread_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
+    let [descriptor, address, length, offset, ..] = *arguments;
+    i64::try_from(offset).ok()?;
+    let file = thread.file(descriptor as i32).ok()?;
+    check_reads(&file).ok()?;
+    let behaviour = file.file();
+    if behaviour.is_generated() || !behaviour.is_seekable() {
+        return None;
+    }
+    let mut sink = ShortRange::across(space, address, length, true)?;
+    file.admit(thread, false).ok()?;
+    let nonblocking = file.is_nonblocking();
+    let transfer = Transfer { caller: Some(thread), nonblocking, ..Transfer::PLAIN };
+    let count = file.read_at(offset, &mut sink, transfer).ok()?;
+    if sink.is_stopped() && count == 0 { None } else { Some(count as u64) }
+}
+
+/// A short write at an offset, as `write_at_once`.
+pub fn pwrite_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
+    let [descriptor, address, length, offset, ..] = *arguments;
+    i64::try_from(offset).ok()?;
+    let file = thread.file(descriptor as i32).ok()?;
+    check_writes(&file).ok()?;
+    let behaviour = file.file();
+    if behaviour.is_generated() || !behaviour.is_seekable() {
+        return None;
+    }
+    let mut source = ShortRange::across(space, address, length, false)?;
+    file.admit(thread, true).ok()?;
+    let size_limit = thread.process.limits.soft(Resource::FileSize);
+    let nonblocking = file.is_nonblocking();
+    let transfer = Transfer { caller: Some(thread), nonblocking, size_limit, ..Transfer::PLAIN };
+    let appends = file.flags().contains(OpenFlags::APPEND);
+    let count = file.write_at(offset, &mut source, transfer, appends).ok()?;
+    if count == 0 && source.is_stopped() {
+        return None;
+    }
     match after_write(thread, &file, count) {
         Ok(()) => Some(count as u64),
         Err(errno) => Some(errno.to_return_value().cast_unsigned()),
