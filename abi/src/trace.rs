@@ -7,13 +7,14 @@
 
 mod duration;
 mod file;
+mod kinds;
 mod record;
 
 pub use duration::{Duration, LONGEST};
 pub use file::{Block, Chunk, End, HEADER_BYTES, Header, HeaderError, Origin, VERSION, checksum};
+pub use kinds::{EventKind, LockScheme, Path};
 pub use record::{
-    Call, Event, EventKind, Lock, LockScheme, MAX_APPLICATION, MAX_CALL, MAX_CORE, MAX_STAMP, Path,
-    Record, RecordError,
+    Call, Event, Lock, MAX_APPLICATION, MAX_CALL, MAX_CORE, MAX_STAMP, Record, RecordError,
 };
 
 /// Words of a record.

@@ -71,7 +71,9 @@ fn a_trace_is_checked_summarised_exported_drawn_and_compared() {
     assert!(folder.prints(&["trace", "check", "a.trace"]).contains("6000 records, complete"));
     let summary = folder.prints(&["trace", "summary", "a.trace"]);
     assert!(
-        summary.contains("3000 calls") && summary.contains("giant-ticket 0: held"),
+        summary.contains("3000 calls")
+            && summary.contains("giant-ticket 0: held")
+            && summary.contains("channel_primary_receive"),
         "{summary}"
     );
     folder.prints(&["trace", "export", "a.trace", "--thesis", "out"]);

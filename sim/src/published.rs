@@ -107,6 +107,27 @@ impl<S: crate::Source> crate::Source for ModeSwitches<S> {
     }
 }
 
+/// Names of the calls by their letters: A is 0 (table 6.12).
+pub const CALLS: [&str; 17] = [
+    "cache_flush_range",
+    "channel_primary_free_message",
+    "channel_primary_receive",
+    "channel_secondary_send",
+    "interrupt_ack",
+    "interrupt_register",
+    "interrupt_unregister",
+    "interrupt_wait",
+    "interrupt_wake_up",
+    "vfp_get_fpexc",
+    "vfp_set_fpinst",
+    "virq_raise",
+    "vmmu_activate_vuas",
+    "vmmu_flush_range",
+    "vmmu_map_segment",
+    "vmmu_translation_insert",
+    "vmmu_translation_invalidate",
+];
+
 /// What the document prints of a workload. Index n is n + 1 cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {

@@ -20,7 +20,7 @@ impl Random {
 
     /// A number below the limit, which is not 0.
     pub fn below(&mut self, limit: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(limit) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
     /// An exponentially distributed number with this mean.

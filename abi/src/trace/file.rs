@@ -1,6 +1,7 @@
 //! The file: a header, then blocks of records of one ring each, then an end.
 
-use super::record::{LockScheme, MAX_CORE};
+use super::kinds::LockScheme;
+use super::record::MAX_CORE;
 use super::{RECORD_WORDS, Words, field};
 
 /// Version of the format. A reader refuses later ones and says so.

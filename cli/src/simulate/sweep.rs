@@ -90,6 +90,9 @@ impl From<LockOption> for LockName {
     }
 }
 
+/// What a point yields, with the exit status that it asks for.
+type Simulated = Result<(Outcome, u8)>;
+
 /// One configuration of a sweep.
 #[derive(Clone)]
 struct Point {
@@ -101,8 +104,7 @@ struct Point {
 pub fn run(arguments: &Arguments) -> Result<u8> {
     let points = points(arguments, &read(&arguments.configuration)?)?;
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Result<(Outcome, u8)>>>> =
-        Mutex::new(points.iter().map(|_| None).collect());
+    let results: Mutex<Vec<Option<Simulated>>> = Mutex::new(points.iter().map(|_| None).collect());
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(points.len());
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -133,7 +135,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     Ok(status)
 }
 
-fn simulate(point: &Point) -> Result<(Outcome, u8)> {
+fn simulate(point: &Point) -> Simulated {
     let mut prepared = Prepared::new(point.configuration.clone())?;
     if let Some(latency) = point.latency {
         let costs = &mut prepared.machine.costs;

@@ -108,13 +108,15 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Action::Check { file } => check(file),
         Action::Summary { file } => {
             let read = summarise(file)?;
-            print(&tables::summary(&read.summary, read.ticks_per_second))?;
+            let names = |number| call_name(read.origin, number);
+            print(&tables::summary(&read.summary, read.ticks_per_second, &names))?;
             Ok(read.status)
         }
         Action::Export(export) => run_export(export),
         Action::Plot { file, html } => {
             let read = summarise(file)?;
-            let page = plot::page(file, &read.summary, read.ticks_per_second, open(file)?)?;
+            let names = |number| call_name(read.origin, number);
+            let page = plot::page(file, &read.summary, &names, open(file)?)?;
             std::fs::write(html, page).with_context(|| cannot_write(html))?;
             Ok(read.status)
         }
@@ -124,15 +126,19 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
                 (&first.summary, first.ticks_per_second),
                 (&second.summary, second.ticks_per_second),
             );
-            print(&tables::diff(&rows))?;
+            print(&tables::diff(&rows, &|number| call_name(first.origin, number)))?;
             Ok(first.status.max(second.status))
         }
         Action::Import(import) => run_import(import),
     }
 }
 
-/// What a call is called.
-pub fn call_name(number: u16) -> String {
+/// What a call is called: imported traces have the calls of the published system.
+fn call_name(origin: Origin, number: u16) -> String {
+    let published = sim::published::CALLS.get(usize::from(number));
+    if let (Origin::Imported, Some(name)) = (origin, published) {
+        return (*name).to_owned();
+    }
     let row = policy::route::route(usize::from(number));
     row.map_or_else(|| format!("call {number}"), |row| row.name.to_owned())
 }
@@ -169,6 +175,7 @@ fn tell(file: &Path, problems: &[trace::Problem], count: u64, lost: u64) -> u8 {
 struct Summarised {
     summary: Summary,
     ticks_per_second: u64,
+    origin: Origin,
     status: u8,
 }
 
@@ -179,7 +186,8 @@ fn summarise(file: &Path) -> Result<Summarised> {
         summary.add(&entry.record);
     }
     let status = tell(file, reader.problems(), reader.problem_count(), reader.lost());
-    Ok(Summarised { summary, ticks_per_second: reader.header().ticks_per_second, status })
+    let Header { ticks_per_second, origin, .. } = *reader.header();
+    Ok(Summarised { summary, ticks_per_second, origin, status })
 }
 
 fn check(file: &Path) -> Result<u8> {
@@ -203,7 +211,6 @@ fn check(file: &Path) -> Result<u8> {
 
 fn run_export(export: &Export) -> Result<u8> {
     let file = &export.file;
-    let names: trace::Names = &call_name;
     let Format { perfetto, csv, thesis } = &export.format;
     if let Some(path) = thesis {
         let mut merged = open_merged(file)?;
@@ -213,12 +220,14 @@ fn run_export(export: &Export) -> Result<u8> {
         return Ok(tell(file, &problems, problems.len() as u64, merged.lost()));
     }
     let mut reader = open(file)?;
+    let origin = reader.header().origin;
+    let names = |number| call_name(origin, number);
     if let Some(path) = perfetto {
-        trace::export::perfetto::export(&mut reader, names, create(path)?)
+        trace::export::perfetto::export(&mut reader, &names, create(path)?)
             .with_context(|| cannot_write(path))?;
     }
     if let Some(path) = csv {
-        trace::export::csv::export(&mut reader, names, create(path)?)
+        trace::export::csv::export(&mut reader, &names, create(path)?)
             .with_context(|| cannot_write(path))?;
     }
     Ok(tell(file, reader.problems(), reader.problem_count(), reader.lost()))

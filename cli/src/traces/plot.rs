@@ -9,9 +9,9 @@ use abi::trace::{EventKind, Record};
 use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use trace::summary::Summary;
-use trace::{Histogram, Reader};
+use trace::{Histogram, Names, Reader};
 
-use super::{call_name, tables};
+use super::tables;
 
 const STYLE: &str = include_str!("../bench/html/style.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
@@ -32,9 +32,10 @@ const KINDS: [(&str, &str); 3] =
 pub fn page(
     file: &Path,
     summary: &Summary,
-    ticks_per_second: u64,
+    names: Names,
     reader: Reader<BufReader<File>>,
 ) -> Result<String> {
+    let ticks_per_second = reader.header().ticks_per_second;
     let lines = time_line(summary, reader)?;
     let title = format!("Trace {}", file.display());
     let seconds = summary.duration() as f64 / ticks_per_second.max(1) as f64;
@@ -67,12 +68,12 @@ pub fn page(
                     h2 { "How long calls took" }
                     p { "Number of calls by duration, on a scale of doublings; those that took most time first." }
                     @for (number, calls) in calls.iter().take(DRAWN_CALLS) {
-                        (histogram(&call_name(**number), &calls.total, ticks_per_second))
+                        (histogram(&names(**number), &calls.total, ticks_per_second))
                     }
                 }
                 section {
                     h2 { "In numbers" }
-                    pre { (tables::summary(summary, ticks_per_second)) }
+                    pre { (tables::summary(summary, ticks_per_second, names)) }
                 }
             }
         }

@@ -2,15 +2,14 @@
 
 use std::fmt::Write as _;
 
-use trace::Histogram;
 use trace::diff::{Row, Subject};
 use trace::summary::{Calls, STAGES, Summary};
+use trace::{Histogram, Names};
 
-use super::call_name;
 use crate::bench::table::Table;
 
 /// The summary of a trace.
-pub fn summary(summary: &Summary, ticks_per_second: u64) -> String {
+pub fn summary(summary: &Summary, ticks_per_second: u64, names: Names) -> String {
     let ns = |ticks: f64| ticks * 1e9 / ticks_per_second.max(1) as f64;
     let mut text = format!(
         "{} records, {} calls, {:.6} s\n",
@@ -32,7 +31,7 @@ pub fn summary(summary: &Summary, ticks_per_second: u64) -> String {
     };
     let mut calls: Vec<_> = summary.by_call.iter().collect();
     calls.sort_by_key(|(_, calls)| std::cmp::Reverse(calls.total.sum()));
-    let rows = calls.iter().map(|(number, calls)| row(call_name(**number), &calls.total));
+    let rows = calls.iter().map(|(number, calls)| row(names(**number), &calls.total));
     section("call", rows.collect());
     let paths = summary.by_path.iter();
     section("path", paths.map(|(path, calls)| row(path.name().into(), &calls.total)).collect());
@@ -124,13 +123,13 @@ fn contention(summary: &Summary) -> String {
 }
 
 /// The difference between two traces.
-pub fn diff(rows: &[Row]) -> String {
+pub fn diff(rows: &[Row], names: Names) -> String {
     let heads = ["", "count", "", "mean ns", "", "ratio", "p50 ns", "", "p99 ns", ""];
     let rows = rows.iter().map(|row| {
         let name = match row.subject {
             Subject::All => "all calls".to_owned(),
             Subject::Path(path) => format!("path {}", path.name()),
-            Subject::Call(number) => call_name(number),
+            Subject::Call(number) => names(number),
         };
         let pair = |values: [f64; 2]| values.map(|value| format!("{value:.0}"));
         let mut cells = vec![name];
