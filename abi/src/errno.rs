@@ -160,6 +160,7 @@ errnos! {
     ERESTARTNOINTR = 513, "Restart the call always";
     ERESTARTNOHAND = 514, "Restart the call if no handler runs, else EINTR";
     ERESTART_RESTARTBLOCK = 516, "Continue through restart_syscall if no handler runs, else EINTR";
+    EIOCBQUEUED = 529, "The answer needs I/O, which has begun: wait for it and ask again";
 }
 
 impl Errno {

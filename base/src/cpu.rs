@@ -8,7 +8,8 @@ use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use hal::{Contract, MAX_CPUS, Machine};
+pub use hal::MAX_CPUS;
+use hal::{Contract, Machine};
 
 /// The number of a core that may exist: below `MAX_CPUS`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -12,10 +12,11 @@ use crate::mount::Location;
 use abi::Errno;
 use abi::fs::{AllocateFlags, RenameFlags, Seals};
 use alloc::string::String;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use base::io::{Sink, Source};
 use base::memory::Frame;
+use base::sync::{RwLock, rank};
 use core::any::Any;
 use core::ops::Range;
 use core::sync::atomic::AtomicI32;
@@ -116,6 +117,9 @@ pub enum LinkTarget {
 
 /// An object on a file system. See the methods' defaults for what each kind must provide.
 ///
+/// A method that returns a `Result` may answer `EIOCBQUEUED` (see `pending`): it needs I/O first, and has
+/// changed nothing yet.
+///
 /// Methods of one inode may be called from several cores at once; each is atomic unless it says
 /// otherwise.
 pub trait Inode: Send + Sync + Any {
@@ -125,6 +129,14 @@ pub trait Inode: Send + Sync + Any {
     fn kind(&self) -> NodeKind;
     /// A snapshot of all attributes.
     fn metadata(&self) -> Metadata;
+    /// Brings what `metadata` tells up to date where others than this kernel change it.
+    fn refresh(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+    /// Waits until what was written is where it is kept. An error that a write met is told once.
+    fn sync(&self) -> Result<(), Errno> {
+        Ok(())
+    }
     /// Who may do what.
     fn permissions(&self) -> Permissions {
         self.metadata().permissions
@@ -338,6 +350,14 @@ pub trait FileSystem: Send + Sync {
     fn root(&self) -> Arc<dyn Inode>;
     /// Its numbers.
     fn statistics(&self) -> FileSystemStatistics;
+    /// Brings what `statistics` tells up to date, as `Inode::refresh`.
+    fn refresh(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+    /// Waits until everything that was written is where it is kept.
+    fn sync(&self) -> Result<(), Errno> {
+        Ok(())
+    }
     /// Options for `/proc/mounts`, each with a leading comma.
     fn options(&self) -> String {
         String::new()
@@ -353,4 +373,19 @@ pub fn anonymous_device() -> u64 {
     use core::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(1);
     abi::fs::make_device(0, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// File systems that keep what was written elsewhere than in memory.
+static KEPT_ELSEWHERE: RwLock<Vec<Weak<dyn FileSystem>>> = RwLock::new(&rank::MOUNTS, Vec::new());
+
+/// Has a file system synced when everything is to be.
+pub fn sync_with_all(file_system: &Arc<dyn FileSystem>) {
+    let mut list = KEPT_ELSEWHERE.write();
+    list.retain(|other| other.strong_count() > 0);
+    list.push(Arc::downgrade(file_system));
+}
+
+/// The file systems for which `sync` does something.
+pub fn to_be_synced() -> Vec<Arc<dyn FileSystem>> {
+    KEPT_ELSEWHERE.read().iter().filter_map(Weak::upgrade).collect()
 }

@@ -9,7 +9,7 @@ use policy::choice::Wanted;
 use policy::place::{self, CoreSet, Layout};
 
 use crate::{
-    console, core_loop, init, machine, options, posted, process, run_user, servers, stages,
+    core_loop, devices, init, machine, options, posted, process, run_user, servers, stages,
 };
 
 /// The kernel's first Rust function, on core 0 with one stack and no memory allocator.
@@ -25,7 +25,7 @@ pub fn main() -> ! {
     stages::start(options.stages);
     servers::start(machine::layout());
     posted::start();
-    if !console::start() {
+    if !devices::start() {
         log::error!("there is no console device: programs have no streams and nobody to report to");
     }
     let started = Machine::start_cores(core_main);

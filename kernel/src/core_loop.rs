@@ -22,7 +22,7 @@ use policy::park::SpinBudget;
 use crate::call::{self, Call, Caller, PENDING_CALLS_OF_A_USER};
 use crate::posted::{Scanner, Syspage};
 use crate::servers::{self, Request, Server};
-use crate::{console, counters, dispatch, machine, posted, stages};
+use crate::{counters, devices, dispatch, machine, posted, stages};
 
 /// Requests that one server may take before the core looks at everything else again.
 const BATCH: usize = 16;
@@ -44,7 +44,7 @@ pub fn serve_interrupts() {
     let pending = Machine::take_pending();
     counters::note_interrupts(&pending);
     if pending.device {
-        console::interrupt();
+        devices::interrupt();
     }
     if pending.timer {
         time::expire();
@@ -269,11 +269,11 @@ pub fn run() -> ! {
             rounds += 1;
             if polls_devices && rounds >= ROUNDS_TO_DEVICES {
                 rounds = 0;
-                console::poll();
+                devices::poll();
             }
             continue;
         }
-        if polls_devices && console::poll() {
+        if polls_devices && devices::poll() {
             continue;
         }
         let now_ns = time::now_ns();

@@ -9,8 +9,10 @@ use core::pin::pin;
 use core::task::Context;
 
 use abi::Errno;
+use alloc::boxed::Box;
 use base::panic::{Panicked, poll_contained};
 use base::user::UserContext;
+use fs::pending::{self, Attempts};
 use policy::route::{self, Class, Support};
 use policy::table::number;
 
@@ -44,6 +46,13 @@ fn failed(call: &Call, panicked: Panicked) -> Errno {
 }
 
 async fn serve(call: &Call) -> SysResult {
+    match serve_once(call).await {
+        Err(Errno::EIOCBQUEUED) => Box::pin(pending::resume_future(|| serve_once(call))).await,
+        result => result,
+    }
+}
+
+async fn serve_once(call: &Call) -> SysResult {
     let Some(row) = route::route(call.number()) else { return Err(call::unknown(call.number())) };
     if row.support == Support::None {
         return Err(call::unknown(call.number()));
@@ -82,6 +91,16 @@ async fn serve_local(call: &Call, context: &mut UserContext) -> SysResult {
     } else if matches!(call.number(), number::rt_sigreturn | number::sigaltstack) {
         signal::serve_local(call, context).await
     } else {
-        process::serve_local(call, context).await
+        // A program's files may have to be read first; nothing has changed until they were.
+        let mut result = process::serve_local(call, context).await;
+        if result == Err(Errno::EIOCBQUEUED) {
+            let mut attempts = Box::new(Attempts::new());
+            while result == Err(Errno::EIOCBQUEUED) {
+                attempts.wait().await?;
+                let again = process::serve_local(call, context);
+                result = Box::pin(attempts.carry_out(again)).await;
+            }
+        }
+        result
     }
 }

@@ -16,13 +16,14 @@ use base::sync::Once;
 use base::{task, time};
 use fs::anonymous::{AnonymousInode, Label};
 use fs::metadata::Permissions;
-use fs::{File, NodeKind, OpenFile};
+use fs::{File, NodeKind, OpenFile, pending};
 use hal::{Contract, Machine};
 
 use crate::console::{self, Channel, HostInputFile, HostOutputFile, Start};
 use crate::memory::StringList;
 use crate::process::{self, DirectoryContext, FileTable, Process, Thread, session};
 use crate::signal::SignalInfo;
+use crate::servers::file;
 use crate::{machine, root, run_user, servers};
 
 /// Mode of the plain streams, as pipes have it.
@@ -46,6 +47,7 @@ pub async fn run() {
             let report = wait_for(&process).await;
             drop(process);
             settle().await;
+            file::sync_all().await;
             log_counts("end");
             report
         }
@@ -60,15 +62,19 @@ async fn start_program(channel: &'static Channel) -> Result<Arc<Process>, Errno>
     let top = root::mount().inspect_err(|errno| log::error!("no root file system: {errno}"))?;
     process::first::start(top.clone())?;
     fs::file::set_sender(servers::file::tell_owner);
+    root::mount_shares(&top)
+        .await
+        .inspect_err(|errno| log::error!("a directory of the host cannot be mounted: {errno}"))?;
     let start = channel.start_request().await;
-    let current = root::resolve(&top, &start.directory)?;
+    let current = pending::complete(|| root::resolve(&top, &start.directory)).await?;
     let directory = Arc::new(DirectoryContext::new(top, current));
     log_counts("start");
     let files = Arc::new(FileTable::new());
+    let (arguments, environment) = (strings(&start.arguments)?, strings(&start.environment)?);
     let (thread, context) = process::exec::spawn(
         &start.program,
-        strings(&start.arguments)?,
-        strings(&start.environment)?,
+        arguments,
+        environment,
         files.clone(),
         directory,
     )

@@ -15,6 +15,7 @@ pub mod boot;
 pub mod call;
 pub mod choice;
 pub mod console;
+pub mod devices;
 pub mod core_loop;
 pub mod counters;
 pub mod dispatch;

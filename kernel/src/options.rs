@@ -3,6 +3,8 @@
 //! Words of the form `ferry.NAME=VALUE` are options; all other words belong to the machine and are
 //! left alone. A value that cannot be used is logged and the default stays.
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use log::LevelFilter;
 use policy::choice::Wanted;
 use policy::place::CoreSet;
@@ -21,6 +23,8 @@ pub struct Options {
     pub log: LevelFilter,
     /// Whether the stages of calls are timed (`ferry.stages=1`).
     pub stages: bool,
+    /// Whether the root is that of the host, seen through a layer in memory (`ferry.root=ram|host`).
+    pub is_root_of_host: bool,
 }
 
 impl Default for Options {
@@ -31,8 +35,62 @@ impl Default for Options {
             kernel: None,
             log: LevelFilter::Warn,
             stages: false,
+            is_root_of_host: false,
         }
     }
+}
+
+/// How long what the host says of a share is believed, and of its own root, in nanoseconds.
+pub const SHARE_FRESH_NS: u64 = 1_000_000_000;
+/// The tag of the host's root.
+pub const ROOT_TAG: &str = "ferry.root";
+
+/// A directory of the host (`ferry.share=TAG:PATH[:ro]`; in the path, `%` and two hexadecimal digits stand
+/// for a byte).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Tag of the file server.
+    pub tag: String,
+    /// Where it is mounted.
+    pub path: Vec<u8>,
+    /// Nothing may be changed through it.
+    pub is_read_only: bool,
+}
+
+impl Share {
+    fn parse(text: &str) -> Option<Share> {
+        let mut parts = text.split(':');
+        let (tag, path) = (parts.next()?, unescape(parts.next()?)?);
+        let is_read_only = match parts.next() {
+            None => false,
+            Some("ro") => true,
+            Some(_) => return None,
+        };
+        let is_good = path.first() == Some(&b'/') && !path.contains(&0) && parts.next().is_none();
+        is_good.then(|| Share { tag: String::from(tag), path, is_read_only })
+    }
+}
+
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = after;
+    }
+    Some(bytes)
+}
+
+/// The directories of the host that a command line asks for, in order.
+pub fn shares(command_line: &str) -> Vec<Share> {
+    let words = command_line.split_ascii_whitespace();
+    words.filter_map(|word| Share::parse(word.strip_prefix("ferry.share=")?)).collect()
 }
 
 /// Reads a command line. `complain` is called with every word that cannot be used.
@@ -64,6 +122,8 @@ fn apply(options: &mut Options, name: &str, value: &str) -> Option<()> {
         "app" => options.application = Some(core_list(value)?),
         "kernel" => options.kernel = Some(core_list(value)?),
         "log" => options.log = value.parse().ok()?,
+        "share" => drop(Share::parse(value)?),
+        "root" => options.is_root_of_host = matches!(value, "ram" | "host").then_some(value == "host")?,
         "stages" => options.stages = matches!(value, "0" | "1").then_some(value == "1")?,
         _ => return None,
     }
@@ -87,7 +147,6 @@ fn core_list(text: &str) -> Option<CoreSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     fn complaints(command_line: &str) -> Vec<alloc::string::String> {
         let mut words = Vec::new();
@@ -106,6 +165,18 @@ mod tests {
     }
 
     #[test]
+    fn shares_are_read_in_order() {
+        let line = "ferry.share=a:/mnt ferry.path=local ferry.share=b:/x%20y%3az:ro";
+        let share = |tag: &str, path: &[u8], is_read_only| Share {
+            tag: tag.into(),
+            path: path.into(),
+            is_read_only,
+        };
+        assert_eq!(shares(line), [share("a", b"/mnt", false), share("b", b"/x y:z", true)]);
+        assert!(complaints(line).is_empty());
+    }
+
+    #[test]
     fn what_cannot_be_used_is_complained_about_and_the_default_stays() {
         for word in [
             "ferry.path=fast",
@@ -114,6 +185,10 @@ mod tests {
             "ferry.app=64",
             "ferry.log=loud",
             "ferry.unknown=1",
+            "ferry.share=a:mnt",
+            "ferry.share=a:/x%2",
+            "ferry.share=a:/x:rw",
+            "ferry.root=disk",
         ] {
             assert_eq!(complaints(word), [word]);
             assert_eq!(parse(word, |_| ()), Options::default());

@@ -2,6 +2,7 @@
 //! processes in `/proc`.
 
 use abi::Errno;
+use abi::fs::mount::MS_RDONLY;
 use abi::fs::{DEVPTS_SUPER_MAGIC, TMPFS_MAGIC};
 use fs::tmpfs::{self, TmpFs};
 use fs::walk::{self, Lookup};
@@ -10,11 +11,12 @@ use hal::{Contract, Machine};
 
 use fs::inode::NewContent;
 use fs::mount::{self, Mount};
-use fs::{cpio, device, terminal, tree};
+use fs::{cpio, device, pending, terminal, tree};
 
 use crate::ipc::mqueue;
 use crate::process::procfs;
 use crate::servers::file;
+use crate::{devices, options};
 
 /// Mode of the root directory.
 const ROOT_MODE: u32 = 0o755;
@@ -41,6 +43,27 @@ pub fn mount() -> Result<Location, Errno> {
     file::offer(procfs::sysfs());
     mount::mount(&directory(&root, b"/sys")?, procfs::sysfs(), "sysfs", 0)?;
     Ok(root)
+}
+
+/// Mounts the directories of the host that the command line asks for.
+pub async fn mount_shares(root: &Location) -> Result<(), Errno> {
+    for share in options::shares(Machine::boot_info().command_line) {
+        let file_system = devices::share(&share.tag, options::SHARE_FRESH_NS).await?;
+        let at = pending::complete(|| directories(root, &share.path)).await?;
+        let flags = if share.is_read_only { MS_RDONLY } else { 0 };
+        mount::mount(&at, file_system, &share.tag, flags)?;
+    }
+    Ok(())
+}
+
+/// The directory at `path`, made with all above it.
+fn directories(root: &Location, path: &[u8]) -> Result<Location, Errno> {
+    let mut end = 0;
+    while let Some(rest) = path.get(end + 1..).filter(|rest| !rest.is_empty()) {
+        end += 1 + rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
+        directory(root, path.get(..end).unwrap_or(path))?;
+    }
+    resolve(root, path)
 }
 
 /// Where a path leads, for the superuser.

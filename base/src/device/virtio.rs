@@ -69,13 +69,15 @@ pub enum Kind {
     Block,
     /// virtio-net.
     Network,
+    /// virtio-9p.
+    Files,
     /// Anything else.
     Other,
 }
 
 /// A virtio device and its registers.
 pub struct Transport {
-    registers: MmioTransport<'static>,
+    pub(super) registers: MmioTransport<'static>,
 }
 
 impl Transport {
@@ -95,12 +97,27 @@ impl Transport {
             DeviceType::Console => Kind::Console,
             DeviceType::Block => Kind::Block,
             DeviceType::Network => Kind::Network,
+            DeviceType::_9P => Kind::Files,
             _ => Kind::Other,
         }
     }
 
+    /// Byte `offset` of the device's configuration; `None` past its end.
+    pub fn configuration(&self, offset: usize) -> Option<u8> {
+        self.registers.read_config_space::<u8>(offset).ok()
+    }
+
     /// Starts the device with none of its optional features and the queues that `make` creates.
     pub fn start<R>(&mut self, make: impl FnOnce(&mut Transport) -> Option<R>) -> Option<R> {
+        self.start_with(0, make)
+    }
+
+    /// As `start`, with those of the optional `features` that the device offers.
+    pub fn start_with<R>(
+        &mut self,
+        features: u64,
+        make: impl FnOnce(&mut Transport) -> Option<R>,
+    ) -> Option<R> {
         const VERSION_1: u64 = 1 << 32;
         let offered = {
             self.registers.set_status(virtio_drivers::transport::DeviceStatus::empty());
@@ -110,7 +127,7 @@ impl Transport {
             );
             self.registers.read_device_features()
         };
-        self.registers.write_driver_features(offered & VERSION_1);
+        self.registers.write_driver_features(offered & (VERSION_1 | features));
         self.registers.set_status(
             virtio_drivers::transport::DeviceStatus::ACKNOWLEDGE
                 | virtio_drivers::transport::DeviceStatus::DRIVER

@@ -46,6 +46,10 @@ classes! {
     PAIRS = 77;
     /// An inode; a parent before its child, with `lock_nested`.
     INODE = 80;
+    /// The inodes and operations of one file system on another machine.
+    REMOTE_FILES = 83;
+    /// What became of one such operation.
+    REMOTE_ANSWER = 84;
     /// The table of file locks.
     FILE_LOCKS = 85;
     /// The table of those who are told of files by signal.
@@ -92,6 +96,8 @@ classes! {
     DEVICE = 180;
     /// Where the answer of a remote call arrives.
     CALL_SLOT = 190;
+    /// The I/O that an operation on this core wants.
+    WANTED_IO = 192;
     /// Which epoll instances watch which.
     EPOLL_NESTING = 193;
     /// What a watcher of wait queues was told; the lists of an epoll instance.

@@ -5,9 +5,10 @@
 //! the host's kernel when this tool ends in whatever way: a small launcher process arranges that and
 //! then becomes QEMU.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,35 @@ pub struct Machine<'a> {
     pub memory_mib: u64,
     /// A plugin of QEMU with its options.
     pub plugin: Option<String>,
+    /// Directories of this machine that the guest sees.
+    pub shares: Vec<SharedDirectory>,
+}
+
+/// A directory of this machine that the guest sees.
+pub struct SharedDirectory {
+    /// Where it is.
+    pub path: PathBuf,
+    /// By which the guest knows it.
+    pub tag: String,
+    /// QEMU itself refuses to change it.
+    pub is_read_only: bool,
+}
+
+impl SharedDirectory {
+    /// The options of QEMU for it.
+    fn arguments(&self) -> [OsString; 4] {
+        let mut server = OsString::from(format!("local,id={},security_model=none,", self.tag));
+        server.push(if self.is_read_only { "readonly=on," } else { "" });
+        // Inodes of several file systems of the host get numbers of their own.
+        server.push("multidevs=remap,path=");
+        // QEMU takes two commas for one that belongs to the value.
+        for (index, part) in self.path.as_os_str().as_bytes().split(|&byte| byte == b',').enumerate() {
+            server.push(if index > 0 { ",," } else { "" });
+            server.push(OsStr::from_bytes(part));
+        }
+        let device = format!("virtio-9p-device,fsdev={0},mount_tag={0}", self.tag);
+        ["-fsdev".into(), server, "-device".into(), device.into()]
+    }
 }
 
 /// A QEMU that runs. Dropping it kills QEMU and waits for its end.
@@ -84,6 +114,9 @@ pub fn start(machine: &Machine<'_>) -> Result<(Running, Connections)> {
     command.args(["-chardev", &format!("socket,id=console,fd={}", guest_channel.as_raw_fd())]);
     command.args(["-device", "virtio-serial-device,max_ports=1"]);
     command.args(["-device", "virtconsole,chardev=console,nr=0"]);
+    for share in &machine.shares {
+        command.args(share.arguments());
+    }
     if let Some(plugin) = &machine.plugin {
         command.args(["-plugin", plugin]);
     }

@@ -92,6 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         cpus: arguments.cpus,
         memory_mib: arguments.memory_mib,
         plugin: model.as_ref().map(Model::argument),
+        shares: arguments.shared_directories(),
     })?;
     // QEMU has its own reference; ours would keep the memory for the whole run.
     drop(initramfs);

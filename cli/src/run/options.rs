@@ -10,6 +10,7 @@ use policy::place::{self, CoreSet, Layout, LayoutError};
 
 use crate::image::AddedFile;
 use crate::image::program::GUEST_PATH;
+use crate::machine::SharedDirectory;
 use crate::status::Usage;
 
 /// Most cores that Ferry runs on.
@@ -65,6 +66,9 @@ pub struct Arguments {
     /// Use a prepared root, which then has PROGRAM too.
     #[arg(long, value_name = "DIR|FILE.cpio")]
     pub rootfs: Option<PathBuf>,
+    /// Show a directory of this machine in the guest.
+    #[arg(long = "share", value_name = "HOSTDIR:GUESTDIR[:ro]", value_parser = Share::parse)]
+    pub shares: Vec<Share>,
     /// Show messages: error, warn, info, debug or trace.
     #[arg(long = "log", value_name = "LEVEL", value_enum, hide_possible_values = true)]
     pub log_level: Option<LogLevel>,
@@ -130,6 +134,62 @@ impl LogLevel {
     }
 }
 
+/// A directory of this machine that the guest sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The directory here.
+    pub host: PathBuf,
+    /// Where the guest sees it.
+    pub guest: PathBuf,
+    /// The guest may not change it.
+    pub is_read_only: bool,
+}
+
+impl Share {
+    fn parse(text: &str) -> Result<Share, String> {
+        let (rest, is_read_only) = match text.strip_suffix(":ro") {
+            Some(rest) => (rest, true),
+            None => (text.strip_suffix(":rw").unwrap_or(text), false),
+        };
+        // A path of the guest is absolute, so the last `:/` stands between the two.
+        let at = rest.rfind(":/").filter(|&at| at > 0);
+        let at = at.ok_or("expected HOSTDIR:GUESTDIR[:ro] with an absolute GUESTDIR")?;
+        let (host, guest) = (PathBuf::from(&rest[..at]), parse_directory(&rest[at + 1..])?);
+        let is_plain = guest.components().all(|part| {
+            matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_))
+        });
+        if !is_plain || guest == Path::new("/") {
+            return Err("GUESTDIR must be a directory other than /, without `..`".to_string());
+        }
+        if !host.is_dir() {
+            return Err(format!("{} is not a directory of this machine", host.display()));
+        }
+        Ok(Share { host, guest, is_read_only })
+    }
+
+    /// The word of the kernel's command line for share number `index`.
+    fn word(&self, index: usize) -> String {
+        let mut word = format!("ferry.share={}:", share_tag(index));
+        for &byte in self.guest.as_os_str().as_bytes() {
+            match byte {
+                b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                    word.push(char::from(byte));
+                }
+                _ => word.push_str(&format!("%{byte:02x}")),
+            }
+        }
+        if self.is_read_only {
+            word.push_str(":ro");
+        }
+        word
+    }
+}
+
+/// The tag by which the guest knows share number `index`.
+pub fn share_tag(index: usize) -> String {
+    format!("ferry.share{index}")
+}
+
 impl Arguments {
     /// Which cores are for what.
     pub fn layout(&self) -> Result<Layout> {
@@ -165,11 +225,25 @@ impl Arguments {
         if self.stages || self.figures.is_some() {
             line.push_str(" ferry.stages=1");
         }
+        for (index, share) in self.shares.iter().enumerate() {
+            line.push(' ');
+            line.push_str(&share.word(index));
+        }
         if let Some(more) = &self.append {
             line.push(' ');
             line.push_str(more);
         }
         line
+    }
+
+    /// What QEMU shares with the guest.
+    pub fn shared_directories(&self) -> Vec<SharedDirectory> {
+        let shares = self.shares.iter().enumerate().map(|(index, share)| SharedDirectory {
+            path: share.host.clone(),
+            tag: share_tag(index),
+            is_read_only: share.is_read_only,
+        });
+        shares.collect()
     }
 
     /// The program's environment: a small default, the options over it.
@@ -333,6 +407,18 @@ mod tests {
         let line = "ferry.path=remote ferry.app=0 ferry.kernel=1 ferry.log=warn";
         assert_eq!(command_line(&["--path", "remote"]), line);
         assert_eq!(parse(&[]).program, ["true", "--version"]);
+    }
+
+    #[test]
+    fn shares_are_named_and_their_paths_escaped() {
+        let line = command_line(&["--share", "/tmp:/mnt/a b", "--share", "/:/host:ro"]);
+        let words = "ferry.share=ferry.share0:/mnt/a%20b ferry.share=ferry.share1:/host:ro";
+        assert!(line.ends_with(words), "{line}");
+        let share = Share::parse("/tmp:/tmp:/x").unwrap_err();
+        assert!(share.contains("/tmp:/tmp is not a directory"), "{share}");
+        for wrong in ["/tmp", "/tmp:mnt", ":/mnt", "/tmp:/", "/tmp:/a/../b", "/no/such:/mnt"] {
+            assert!(Share::parse(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -20,10 +20,9 @@ use abi::console::{
     StartHeader,
 };
 use base::cpu::CpuId;
-use base::device::virtio::{Kind, Transport};
+use base::device::virtio::Transport;
 use base::sync::Once;
 use drivers::console::Console;
-use hal::{Contract, Machine};
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use output::{Output, StreamState};
@@ -48,26 +47,17 @@ pub struct Channel {
 
 static CHANNEL: Once<Option<Channel>> = Once::new();
 
-/// Finds the console device and starts it. Called once, at boot; false when there is none.
-pub fn start() -> bool {
+/// Starts the console device. Called once, at boot; false when it cannot be used.
+pub fn start(transport: Transport) -> bool {
     CHANNEL
         .call_once(|| {
-            let boot_info = Machine::boot_info();
-            boot_info.devices.iter().find_map(|window| {
-                let transport = Transport::probe(window)?;
-                if transport.kind() != Kind::Console {
-                    return None;
-                }
-                let port = Console::new(transport)?;
-                Machine::enable_line(window.line, crate::machine::device_core().index());
-                Some(Channel {
-                    port,
-                    output: Output::new(),
-                    input: Arc::new(HostInput::new()),
-                    start: Once::new(),
-                    start_arrived: base::wait::WaitQueue::new(),
-                    terminate: Once::new(),
-                })
+            Some(Channel {
+                port: Console::new(transport)?,
+                output: Output::new(),
+                input: Arc::new(HostInput::new()),
+                start: Once::new(),
+                start_arrived: base::wait::WaitQueue::new(),
+                terminate: Once::new(),
             })
         })
         .is_some()

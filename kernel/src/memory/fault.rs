@@ -16,6 +16,7 @@
 
 use abi::Errno;
 use abi::memory::Protection;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use base::memory::{Frame, OutOfMemory, PageRights, VirtAddr, reserve, zero_frame};
 
@@ -71,6 +72,25 @@ impl FaultSignal {
             FaultSignal::KeyDenied => (11, 4),
             FaultSignal::NoSuchPage => (7, 2),
             FaultSignal::OutOfMemory => (9, 0x80),
+        }
+    }
+}
+
+/// Why a page is not there after one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoPage {
+    /// The program gets this signal.
+    Signal(FaultSignal),
+    /// Its source reads it, as `fs::pending` says.
+    WantsIo,
+}
+
+impl NoPage {
+    /// What a call answers whose argument lies there.
+    pub(super) const fn errno(self, otherwise: Errno) -> Errno {
+        match self {
+            NoPage::Signal(_) => otherwise,
+            NoPage::WantsIo => Errno::EIOCBQUEUED,
         }
     }
 }
@@ -132,13 +152,27 @@ impl AddressSpace {
     /// # Errors
     /// The signal that the program gets.
     pub async fn fault(&self, address: VirtAddr, access: Access) -> Result<(), FaultSignal> {
-        self.fault_now(address.0, access)
+        match self.fault_now(address.0, access) {
+            Ok(()) => Ok(()),
+            Err(NoPage::Signal(signal)) => Err(signal),
+            Err(NoPage::WantsIo) => Box::pin(self.fault_after_io(address.0, access)).await,
+        }
     }
 
-    /// `fault` for callers that cannot wait. Sources answer at once today.
-    pub(super) fn fault_now(&self, address: u64, access: Access) -> Result<(), FaultSignal> {
+    /// Waits for the page that a source reads, and goes on.
+    async fn fault_after_io(&self, address: u64, access: Access) -> Result<(), FaultSignal> {
+        let again = || match self.fault_now(address, access) {
+            Err(NoPage::WantsIo) => Err(Errno::EIOCBQUEUED),
+            Err(NoPage::Signal(signal)) => Ok(Err(signal)),
+            Ok(()) => Ok(Ok(())),
+        };
+        fs::pending::resume(again).await.unwrap_or(Err(FaultSignal::NoSuchPage))
+    }
+
+    /// `fault` for callers that cannot wait here: a source may want I/O first.
+    pub(super) fn fault_now(&self, address: u64, access: Access) -> Result<(), NoPage> {
         if address >= USER_END {
-            return Err(FaultSignal::NotMapped);
+            return Err(NoPage::Signal(FaultSignal::NotMapped));
         }
         let page = page_floor(address);
         loop {
@@ -150,12 +184,12 @@ impl AddressSpace {
             };
             let wanted = match step {
                 Step::Done => return Ok(()),
-                Step::Failed(signal) => return Err(signal),
+                Step::Failed(signal) => return Err(NoPage::Signal(signal)),
                 Step::NeedsPage(wanted) => wanted,
             };
             let found = wanted.fetch()?;
             let mut inner = self.lock();
-            if inner.put_found(&wanted, found, access)? {
+            if inner.put_found(&wanted, found, access).map_err(NoPage::Signal)? {
                 drop(inner);
                 if access.write && wanted.is_shared {
                     wanted.object.source.note_write();
@@ -167,11 +201,12 @@ impl AddressSpace {
 }
 
 impl Wanted {
-    fn fetch(&self) -> Result<Found, FaultSignal> {
+    fn fetch(&self) -> Result<Found, NoPage> {
         let source = &self.object.source;
         let frame = source.page(self.index).map_err(|error| match error {
-            Errno::ENOMEM => FaultSignal::OutOfMemory,
-            _ => FaultSignal::NoSuchPage,
+            Errno::EIOCBQUEUED => NoPage::WantsIo,
+            Errno::ENOMEM => NoPage::Signal(FaultSignal::OutOfMemory),
+            _ => NoPage::Signal(FaultSignal::NoSuchPage),
         })?;
         let mut neighbours = [const { None }; NEIGHBOURS as usize];
         let count = (self.before + 1 + self.after).min(NEIGHBOURS) as usize;

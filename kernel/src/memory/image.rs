@@ -140,7 +140,7 @@ impl AddressSpace {
             done += copied;
             if copied < rest.len() {
                 let next = at + copied as u64;
-                self.fault_now(next, Access::WRITE).map_err(|_| Errno::EFAULT)?;
+                self.fault_now(next, Access::WRITE).map_err(|error| error.errno(Errno::EFAULT))?;
             }
         }
         Ok(())

@@ -100,7 +100,8 @@ impl AddressSpace {
                 return Err(Errno::EBUSY);
             }
         }
-        self.fault_now(page, Access { write: true, execute: false }).map_err(|_| Errno::ENOMEM)?;
+        self.fault_now(page, Access { write: true, execute: false })
+            .map_err(|error| error.errno(Errno::ENOMEM))?;
         let mut inner = self.lock();
         // Another thread may have changed everything meanwhile.
         let mapping = inner.table.lookup(VirtAddr(page)).ok_or(Errno::EFAULT)?;

@@ -23,7 +23,7 @@ use base::user::{self, UserContext};
 use fs::file::WriteDenial;
 use fs::metadata::Wanted;
 use fs::walk::{Lookup, resolve};
-use fs::{Location, NodeKind};
+use fs::{Location, NodeKind, pending};
 use hal::UserContext as _;
 
 use super::credentials::{Credentials, SetIds};
@@ -405,6 +405,19 @@ pub async fn spawn(
 }
 
 async fn load_first(
+    thread: &Arc<Thread>,
+    path: &[u8],
+    arguments: StringList,
+    environment: StringList,
+) -> Result<UserContext, Errno> {
+    let load = || load_once(thread, path, arguments.clone(), environment.clone());
+    match load().await {
+        Err(Errno::EIOCBQUEUED) => pending::resume_future(load).await,
+        result => result,
+    }
+}
+
+async fn load_once(
     thread: &Arc<Thread>,
     path: &[u8],
     arguments: StringList,

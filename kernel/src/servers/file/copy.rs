@@ -6,7 +6,7 @@ use abi::signal::Signal;
 use alloc::vec;
 use base::memory::PAGE_SIZE;
 use fs::file::{MAX_FILE_SIZE, Transfer};
-use fs::{NodeKind, OpenFile};
+use fs::{NodeKind, OpenFile, pending};
 
 use super::splice::{pipe_end, to_pipe_from};
 use super::support::{NotReady, Turn, after_write, raise, ready_in_turn, usable};
@@ -189,7 +189,8 @@ async fn copy(call: &Call, from: &mut Side<'_>, to: &mut Side<'_>, count: usize)
         if wanted == 0 {
             break Ok(());
         }
-        let got = match from.read(buffer.get_mut(..wanted).unwrap_or_default()) {
+        let into = buffer.get_mut(..wanted).unwrap_or_default();
+        let got = match pending::complete(|| from.read(into)).await {
             Ok(0) => break Ok(()),
             Ok(got) => got,
             Err(error) => break Err(error),
@@ -197,7 +198,8 @@ async fn copy(call: &Call, from: &mut Side<'_>, to: &mut Side<'_>, count: usize)
         from.advance(got);
         let mut written = 0;
         while written < got {
-            match to.write(buffer.get(written..got).unwrap_or_default(), size_limit) {
+            let rest = buffer.get(written..got).unwrap_or_default();
+            match pending::complete(|| to.write(rest, size_limit)).await {
                 Ok(0) => {
                     from.give_back(got - written);
                     break 'copy Ok(());

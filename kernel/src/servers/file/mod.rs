@@ -46,6 +46,7 @@ pub(super) mod support;
 mod transfer;
 mod volumes;
 
+use alloc::boxed::Box;
 use policy::table::number;
 
 use crate::call::{self, Call, SysResult};
@@ -53,7 +54,7 @@ use extended::Target;
 
 pub use descriptor::{descriptor_limit, pipe, pipe2};
 pub use directory::seek_at_once;
-pub use mount::offer;
+pub use mount::{offer, sync_all};
 pub use owner::tell as tell_owner;
 pub use poll::{continue_poll, poll_at_once, select_at_once};
 pub use status::status_at_once;
@@ -113,7 +114,10 @@ pub async fn serve(call: &Call) -> SysResult {
         number::fcntl => control::fcntl(call).await,
         number::flock => control::flock(call).await,
         number::fsync | number::fdatasync => mount::fsync(call),
-        number::sync => Ok(0),
+        number::sync => {
+            Box::pin(sync_all()).await;
+            Ok(0)
+        }
         number::syncfs => mount::syncfs(call),
         number::sync_file_range => mount::sync_file_range(call),
         number::access => status::access(call).await,

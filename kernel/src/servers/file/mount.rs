@@ -3,6 +3,7 @@
 use abi::Errno;
 use abi::fs::mount::*;
 use abi::fs::{AT_FDCWD, PROC_SUPER_MAGIC, SyncRangeFlags};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use base::sync::Once;
@@ -12,19 +13,31 @@ use fs::{Location, NodeKind, mount as mounts};
 
 use super::support::{path, resolve, usable};
 use crate::call::{Call, SysResult};
+use crate::devices;
 use crate::memory::PAGE;
+use crate::options::SHARE_FRESH_NS;
 use crate::process::Capability;
 
 pub fn fsync(call: &Call) -> SysResult {
-    match usable(call, 0)?.inode().kind() {
-        NodeKind::Regular | NodeKind::Directory | NodeKind::BlockDevice => Ok(0),
+    let file = usable(call, 0)?;
+    match file.inode().kind() {
+        NodeKind::Regular | NodeKind::Directory | NodeKind::BlockDevice => {
+            file.inode().sync().map(|()| 0)
+        }
         _ => Err(Errno::EINVAL),
     }
 }
 
 pub fn syncfs(call: &Call) -> SysResult {
-    usable(call, 0)?;
-    Ok(0)
+    usable(call, 0)?.location().mount.file_system().sync().map(|()| 0)
+}
+
+/// Waits until everything that was written anywhere is where it is kept. Errors are told by `fsync`.
+pub async fn sync_all() {
+    for file_system in fs::inode::to_be_synced() {
+        // As on Linux, `sync` has no errors.
+        let _ = fs::pending::complete(|| file_system.sync()).await;
+    }
 }
 
 pub fn sync_file_range(call: &Call) -> SysResult {
@@ -36,7 +49,9 @@ pub fn sync_file_range(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     match file.inode().kind() {
-        NodeKind::Regular | NodeKind::Directory | NodeKind::BlockDevice => Ok(0),
+        NodeKind::Regular | NodeKind::Directory | NodeKind::BlockDevice => {
+            file.inode().sync().map(|()| 0)
+        }
         _ => Err(Errno::ESPIPE),
     }
 }
@@ -108,13 +123,32 @@ pub async fn mount(call: &Call) -> SysResult {
     if type_name.is_empty() {
         return Err(Errno::EINVAL);
     }
-    let file_system = make(&type_name, &data, &identity)?;
     if at.inode.kind() != NodeKind::Directory {
         return Err(Errno::ENOTDIR);
     }
+    let file_system = if type_name == "9p" {
+        check_share_options(&data)?;
+        Box::pin(devices::share(&source, SHARE_FRESH_NS)).await?
+    } else {
+        make(&type_name, &data, &identity)?
+    };
     let source = if source.is_empty() { "none" } else { &source };
     mounts::mount(&at, file_system, source, flags)?;
     Ok(0)
+}
+
+/// The options of a share that mean what is done anyway.
+fn check_share_options(data: &str) -> Result<(), Errno> {
+    let is_known = |option: &str| {
+        let name = option.split('=').next().unwrap_or(option);
+        let is_kept = ["trans=virtio", "version=9p2000.L"].contains(&option);
+        is_kept || matches!(name, "msize" | "cache" | "access" | "aname" | "uname" | "noextend")
+    };
+    if data.split(',').all(|option| option.is_empty() || is_known(option)) {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
 }
 
 fn make(

@@ -6,8 +6,10 @@
 use abi::Errno;
 use abi::fs::{MAX_TRANSFER, OpenFlags, PollEvents, SpliceFlags};
 use abi::signal::Signal;
+use alloc::boxed::Box;
 use base::io::{Sink, Source};
 use fs::file::Transfer;
+use fs::pending::Attempts;
 use fs::pipe::{PipeEnd, Side};
 use fs::{NodeKind, OpenFile};
 
@@ -122,6 +124,7 @@ pub async fn to_pipe_from(
     nonblocking: bool,
 ) -> SysResult {
     let transfer = Transfer { nonblocking: from.is_nonblocking(), ..Transfer::PLAIN };
+    let mut attempts: Option<Box<Attempts>> = None;
     loop {
         let mut filling = match end.fill(length) {
             Ok(filling) => filling,
@@ -145,6 +148,10 @@ pub async fn to_pipe_from(
                 let done = filling.commit() as u64;
                 *offset = offset.map(|offset| offset.saturating_add(done));
                 return Ok(done);
+            }
+            Err(Errno::EIOCBQUEUED) => {
+                drop(filling);
+                Box::pin(attempts.get_or_insert_with(Box::default).wait()).await?;
             }
             Err(Errno::EAGAIN) => {
                 // Others may use the room meanwhile.
@@ -175,6 +182,7 @@ async fn from_pipe_to(
     let transfer =
         Transfer { nonblocking: to.file.is_nonblocking(), size_limit, ..Transfer::PLAIN };
     let mut done = 0;
+    let mut attempts: Option<Box<Attempts>> = None;
     let result = loop {
         if done == length || (done > 0 && call.thread.has_attention()) {
             break Ok(());
@@ -206,6 +214,14 @@ async fn from_pipe_to(
                     break Err(Errno::EIO);
                 }
                 base::task::yield_now().await;
+            }
+            Err(Errno::EIOCBQUEUED) => {
+                // Nothing has been taken out of the pipe.
+                drop(draining);
+                let wait = Box::pin(attempts.get_or_insert_with(Box::default).wait());
+                if let Err(error) = wait.await {
+                    break Err(error);
+                }
             }
             Err(Errno::EAGAIN) => {
                 drop(draining);

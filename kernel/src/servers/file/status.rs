@@ -14,6 +14,7 @@ use crate::memory::AddressSpace;
 use crate::process::Thread;
 
 async fn answer(call: &Call, location: &Location, index: usize) -> SysResult {
+    location.inode.refresh()?;
     let stat = location.inode.metadata().to_stat();
     call.user().write_bytes(call.argument(index), stat.as_bytes()).await?;
     Ok(0)
@@ -32,7 +33,9 @@ pub async fn fstat(call: &Call) -> SysResult {
 /// `fstat` into a page of the caller that is there.
 pub fn status_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
     let file = thread.file(arguments[0] as i32).ok()?;
-    let stat = file.location().inode.metadata().to_stat();
+    let inode = file.inode();
+    inode.refresh().ok()?;
+    let stat = inode.metadata().to_stat();
     space.put_now(arguments[1], stat.as_bytes()).then_some(0)
 }
 
@@ -62,6 +65,7 @@ pub async fn statx(call: &Call) -> SysResult {
     let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
     let may_be_empty = flags.contains(AtFlags::EMPTY_PATH);
     let (location, _) = resolve_or_itself(call, call.int(0), 1, follow, may_be_empty).await?;
+    location.inode.refresh()?;
     let metadata = location.inode.metadata();
     let statx = metadata.to_statx(location.mount.id(), location.is_mount_root());
     call.user().write_bytes(call.argument(4), statx.as_bytes()).await?;
@@ -97,13 +101,16 @@ fn statistics(mount: &Arc<Mount>) -> StatFs {
 
 pub async fn statfs(call: &Call) -> SysResult {
     let (location, _) = resolve(call, AT_FDCWD, 0, true).await?;
+    location.mount.file_system().refresh()?;
     let numbers = statistics(&location.mount);
     call.user().write_bytes(call.argument(1), numbers.as_bytes()).await?;
     Ok(0)
 }
 
 pub async fn fstatfs(call: &Call) -> SysResult {
-    let numbers = statistics(&call.file(0)?.location().mount);
+    let file = call.file(0)?;
+    file.location().mount.file_system().refresh()?;
+    let numbers = statistics(&file.location().mount);
     call.user().write_bytes(call.argument(1), numbers.as_bytes()).await?;
     Ok(0)
 }

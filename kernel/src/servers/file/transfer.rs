@@ -13,7 +13,7 @@ use alloc::vec;
 use base::io::{Sink, Source};
 use base::{task, time};
 use fs::file::Transfer;
-use fs::{NodeKind, OpenFile};
+use fs::{NodeKind, OpenFile, pending};
 
 use super::support::{NotReady, Turn, after_write, raise, ready_in_turn};
 use crate::call::{Call, SysResult};
@@ -300,10 +300,14 @@ async fn read_all(call: &Call, file: &Arc<OpenFile>, sink: UserSink, spot: Spot)
         if let Err(error) = file.admit(caller, false) {
             break partly(done, error);
         }
-        let result = match spot.offset {
+        let mut attempt = || match spot.offset {
             None => file.read(&mut sink, transfer),
             Some(offset) => file.read_at(offset.saturating_add(done as u64), &mut sink, transfer),
         };
+        let mut result = attempt();
+        if result == Err(Errno::EIOCBQUEUED) {
+            result = Box::pin(pending::resume(attempt)).await;
+        }
         match result {
             Ok(count) => {
                 done += count;
@@ -454,7 +458,13 @@ async fn write_in_turn(
             return partly(done, error);
         }
         let mark = supply.mark();
-        match write_once(file, supply.source(), spot, done, transfer) {
+        let mut result = write_once(file, supply.source(), spot, done, transfer);
+        if result == Err(Errno::EIOCBQUEUED) {
+            // Nothing was taken from the source.
+            let again = || write_once(file, supply.source(), spot, done, transfer);
+            result = Box::pin(pending::resume(again)).await;
+        }
+        match result {
             // A stream that takes nothing and does not say why must not be asked for ever.
             Ok(0) if is_stream && supply.source().remaining() > 0 && !supply.is_stopped() => {
                 return partly(done, Errno::EIO);

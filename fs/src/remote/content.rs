@@ -1,0 +1,422 @@
+//! Contents of regular files of a share: pages that were read, and writes on their way.
+//!
+//! A read is answered from cached pages or not at all: what is missing of the whole range is asked for first,
+//! a chunk of 16 pages at a time, with the following ones when reads come in order. A write puts its bytes
+//! into a queue of the file, from which one task sends them in order, and into the pages that are cached.
+
+use super::client::Handle;
+use super::{Found, Node, Question};
+use crate::metadata::{Metadata, Timestamp};
+use abi::Errno;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::heap::tree;
+use base::io::{Sink, Source};
+use base::memory::{Frame, PAGE_SIZE};
+use base::{task, time};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+/// Pages that are asked for at a time.
+const CHUNK_PAGES: u64 = 16;
+/// Chunks that are asked for ahead when reads come in order.
+const AHEAD: u64 = 3;
+/// Most bytes of one read that are brought together before any are given.
+const MOST_AT_ONCE: u64 = 1 << 20;
+/// Bytes of one message to the server.
+const PART: usize = 64 << 10;
+/// Most bytes that wait to be sent for one file.
+const MOST_QUEUED: usize = 4 << 20;
+
+/// What is cached of a file's content, and what is on its way.
+#[derive(Default)]
+pub struct Content {
+    pages: BTreeMap<u64, Frame>,
+    /// Size and time of change of the file that the pages belong to.
+    pub version: (u64, Timestamp),
+    /// Where the last read ended, as a number of a chunk.
+    next_chunk: u64,
+    pub reader: Option<Arc<Handle>>,
+    pub writer: Option<Arc<Handle>>,
+    queue: VecDeque<(u64, Vec<u8>)>,
+    queued: usize,
+    /// A task sends the queue.
+    is_sending: bool,
+    /// The error of a write, until somebody is told.
+    error: Option<Errno>,
+}
+
+impl Content {
+    pub fn new(metadata: &Metadata) -> Content {
+        Content { version: (metadata.size, metadata.modified), ..Content::default() }
+    }
+
+    /// Whether something was written that has not arrived.
+    pub fn is_writing(&self) -> bool {
+        self.is_sending || !self.queue.is_empty()
+    }
+
+    pub fn take_pages(&mut self) -> BTreeMap<u64, Frame> {
+        core::mem::take(&mut self.pages)
+    }
+
+    /// The file has another size: pages past the end go, and the rest of the last one is zero. Gives the
+    /// pages that went.
+    pub fn cut(&mut self, size: u64) -> BTreeMap<u64, Frame> {
+        let gone = self.pages.split_off(&size.div_ceil(PAGE));
+        let within = (size % PAGE) as usize;
+        if within > 0
+            && let Some(frame) = self.pages.get(&(size / PAGE))
+        {
+            frame.zero(within, PAGE_SIZE - within);
+        }
+        gone
+    }
+}
+
+impl Node {
+    /// Whether something was written that has not arrived.
+    pub(super) fn is_writing(&self) -> bool {
+        self.state.lock().content.is_writing()
+    }
+
+    /// Waits until what was written has arrived.
+    pub(super) async fn written(&self) {
+        self.arrived.wait_until(|| (!self.is_writing()).then_some(())).await;
+    }
+
+    pub(super) fn drop_page(&self, page: u64) {
+        let old = self.state.lock().content.pages.remove(&page);
+        drop(old);
+    }
+
+    /// A handle that is open for reading, and for writing if `writes`.
+    pub(super) fn open_handle(&self, writes: bool) -> Result<Arc<Handle>, Errno> {
+        let handle = {
+            let state = self.state.lock();
+            let content = &state.content;
+            let known = if writes { &content.writer } else { &content.reader };
+            if let Some(handle) = known {
+                return Ok(handle.clone());
+            }
+            state.handle.clone()
+        };
+        let question = Question::Open { node: self.number, writes };
+        let found = self.remote.ask(question, |client| async move {
+            const READ: u32 = 0;
+            const WRITE: u32 = 1;
+            const READ_WRITE: u32 = 2;
+            let flags = if writes { READ_WRITE } else { READ };
+            match client.open(&handle, flags).await {
+                // The host permits this user to write and not to read.
+                Err(Errno::EACCES) if writes => client.open(&handle, WRITE).await,
+                result => result,
+            }
+            .map(Found::Open)
+        })?;
+        let Found::Open(handle) = found else { return Err(Errno::EIO) };
+        let handle = Arc::new(handle);
+        let content = &mut self.state.lock().content;
+        let place = if writes { &mut content.writer } else { &mut content.reader };
+        Ok(place.get_or_insert(handle).clone())
+    }
+
+    /// Waits until what was written has arrived, and with `sync` until it is durable.
+    pub(super) fn settle(&self, sync: bool) -> Result<(), Errno> {
+        let (is_writing, writer) = {
+            let state = self.state.lock();
+            (state.content.is_writing(), state.content.writer.clone())
+        };
+        let Some(writer) = writer else { return Ok(()) };
+        if !is_writing && !sync {
+            return Ok(());
+        }
+        let question = Question::Written { node: self.number, sync };
+        let node = self.itself.upgrade().ok_or(Errno::EIO)?;
+        let wait = |client: Arc<super::Client>| async move {
+            node.written().await;
+            if sync {
+                client.sync(&writer).await?;
+            }
+            Ok(Found::Nothing)
+        };
+        self.remote.ask(question, wait).map(|_| ())
+    }
+
+    /// The error of a write that nobody was told of.
+    pub(super) fn take_error(&self) -> Result<(), Errno> {
+        self.state.lock().content.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Brings the pages `first..end` into the cache.
+    pub(super) fn bring_in(&self, first: u64, end: u64) -> Result<(), Errno> {
+        let (missing, is_writing, in_order, size) = {
+            let state = self.state.lock();
+            let content = &state.content;
+            let mut missing = Vec::new();
+            let mut page = first;
+            while page < end {
+                if content.pages.contains_key(&page) {
+                    page += 1;
+                    continue;
+                }
+                let chunk = page / CHUNK_PAGES;
+                missing.push(chunk);
+                page = (chunk + 1) * CHUNK_PAGES;
+            }
+            let in_order = missing.first() == Some(&content.next_chunk);
+            (missing, content.is_writing(), in_order, state.metadata.size)
+        };
+        let Some(&last) = missing.last() else { return Ok(()) };
+        if is_writing {
+            // What is read must have what was written.
+            self.settle(false)?;
+        }
+        let handle = match self.open_handle(false) {
+            // Made by this kernel, and not readable by the user that serves: it is open for both.
+            Err(Errno::EACCES) => self.open_handle(true)?,
+            result => result?,
+        };
+        let chunk_end = size.div_ceil(PAGE * CHUNK_PAGES);
+        let ahead = if in_order { (last + 1)..(last + 1 + AHEAD).min(chunk_end) } else { 0..0 };
+        let mut result = Ok(());
+        for chunk in missing.into_iter().chain(ahead) {
+            match self.bring_chunk(chunk, &handle) {
+                Ok(()) => {}
+                Err(Errno::EIOCBQUEUED) => result = Err(Errno::EIOCBQUEUED),
+                Err(error) if chunk > last => {
+                    // Ahead of what is wanted: not needed yet.
+                    let _ = error;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        result
+    }
+
+    fn bring_chunk(&self, chunk: u64, handle: &Arc<Handle>) -> Result<(), Errno> {
+        let first = chunk * CHUNK_PAGES;
+        {
+            let content = &self.state.lock().content;
+            if (first..first + CHUNK_PAGES).all(|page| content.pages.contains_key(&page)) {
+                return Ok(());
+            }
+        }
+        let size = self.state.lock().metadata.size;
+        let pages = size.div_ceil(PAGE).saturating_sub(first).min(CHUNK_PAGES);
+        let handle = handle.clone();
+        let question = Question::Read { node: self.number, chunk };
+        let found = self.remote.ask(question, |client| async move {
+            let length = (pages * PAGE) as usize;
+            let bytes = client.read(&handle, first * PAGE, length).await?;
+            let mut frames = Vec::new();
+            frames.try_reserve_exact(pages as usize).map_err(|_| Errno::ENOMEM)?;
+            for part in 0..pages as usize {
+                let frame = base::memory::reserve::zeroed()?;
+                let start = (part * PAGE_SIZE).min(bytes.len());
+                let end = (start + PAGE_SIZE).min(bytes.len());
+                frame.write(0, bytes.get(start..end).unwrap_or_default());
+                frames.push(frame);
+            }
+            Ok(Found::Pages(frames))
+        })?;
+        let Found::Pages(frames) = found else { return Err(Errno::EIO) };
+        let mut added = Vec::new();
+        let mut state = self.state.lock();
+        for (page, frame) in (first..).zip(frames) {
+            if !state.content.pages.contains_key(&page) {
+                tree::insert(&mut state.content.pages, page, frame);
+                added.push(page);
+            }
+        }
+        // Past the end of the file: the size has changed meanwhile.
+        let size = state.metadata.size;
+        if size < (first + CHUNK_PAGES) * PAGE {
+            let gone = state.content.cut(size);
+            drop(state);
+            drop(gone);
+        } else {
+            drop(state);
+        }
+        self.remote.note_pages(&self.itself, added.into_iter());
+        Ok(())
+    }
+
+    pub(super) fn read_content(&self, offset: u64, sink: &mut dyn Sink) -> Result<usize, Errno> {
+        let size = self.state.lock().metadata.size;
+        let wanted = (sink.remaining() as u64).min(size.saturating_sub(offset)).min(MOST_AT_ONCE);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let (first, end) = (offset / PAGE, (offset + wanted).div_ceil(PAGE));
+        self.bring_in(first, end)?;
+        let mut state = self.state.lock();
+        let end = (offset + wanted).min(state.metadata.size);
+        let mut at = offset;
+        while at < end {
+            let Some(frame) = state.content.pages.get(&(at / PAGE)) else { break };
+            let within = (at % PAGE) as usize;
+            let length = (PAGE_SIZE - within).min((end - at) as usize);
+            let moved = frame.read_into(within, length, sink);
+            at += moved as u64;
+            if moved < length {
+                break;
+            }
+        }
+        state.content.next_chunk = at.div_ceil(PAGE * CHUNK_PAGES);
+        drop(state);
+        if at == offset && sink.remaining() > 0 && end > offset {
+            // Either the sink took nothing, or the page went again before it was used.
+            let is_there = self.state.lock().content.pages.contains_key(&first);
+            if !is_there {
+                return Err(Errno::EIOCBQUEUED);
+            }
+        }
+        Ok((at - offset) as usize)
+    }
+
+    /// The frame of a page.
+    pub(super) fn content_page(&self, index: u64) -> Result<Frame, Errno> {
+        if index >= self.state.lock().metadata.size.div_ceil(PAGE) {
+            return Err(Errno::EFAULT);
+        }
+        self.bring_in(index, index + 1)?;
+        self.state.lock().content.pages.get(&index).cloned().ok_or(Errno::EIOCBQUEUED)
+    }
+
+    pub(super) fn cached_pages(&self, first: u64, into: &mut [Option<Frame>]) {
+        let state = self.state.lock();
+        for (slot, index) in into.iter_mut().zip(first..) {
+            if slot.is_none() {
+                *slot = state.content.pages.get(&index).cloned();
+            }
+        }
+    }
+
+    /// Takes bytes to be written from `offset` on, or at the end; where they go, and how many.
+    pub(super) fn write_content(
+        self: &Arc<Node>,
+        offset: Option<u64>,
+        source: &mut dyn Source,
+    ) -> Result<(u64, usize), Errno> {
+        self.take_error()?;
+        let writer = self.open_handle(true)?;
+        if self.state.lock().content.queued >= MOST_QUEUED {
+            self.settle(false)?;
+        }
+        let start = offset.unwrap_or_else(|| self.state.lock().metadata.size);
+        let mut done = 0;
+        let mut failure = None;
+        while source.remaining() > 0 {
+            let mut part = Vec::new();
+            let room = source.remaining().min(PART);
+            if part.try_reserve_exact(room).is_err() {
+                failure = Some(Errno::ENOMEM);
+                break;
+            }
+            part.resize(room, 0);
+            // A page of the writer's may be missing: what is there goes.
+            let taken = source.read(&mut part);
+            part.truncate(taken);
+            if taken == 0 {
+                break;
+            }
+            self.enqueue(start + done as u64, part);
+            done += taken;
+            if taken < room {
+                break;
+            }
+        }
+        if done > 0 {
+            let (node, writer) = (self.clone(), writer);
+            let was_sending = core::mem::replace(&mut self.state.lock().content.is_sending, true);
+            if !was_sending && task::spawn(self.remote.options.core, node.clone().send(writer)).is_err() {
+                // Without memory for a task nothing is sent: what is queued is lost, and that is told.
+                node.give_up(Errno::ENOMEM);
+                return Err(Errno::ENOMEM);
+            }
+        }
+        match failure {
+            Some(error) if done == 0 => Err(error),
+            _ => Ok((start, done)),
+        }
+    }
+
+    /// Puts bytes into the queue and into cached pages.
+    fn enqueue(&self, offset: u64, bytes: Vec<u8>) {
+        let end = offset + bytes.len() as u64;
+        let chunks = offset / (PAGE * CHUNK_PAGES)..end.div_ceil(PAGE * CHUNK_PAGES);
+        // What was read of these before has not got them.
+        self.remote.spoil_reads(self.number, chunks);
+        let mut state = self.state.lock();
+        for page in offset / PAGE..end.div_ceil(PAGE) {
+            let Some(frame) = state.content.pages.get(&page) else { continue };
+            let from = offset.max(page * PAGE);
+            let to = end.min((page + 1) * PAGE);
+            let part = bytes.get((from - offset) as usize..(to - offset) as usize);
+            frame.write((from % PAGE) as usize, part.unwrap_or_default());
+        }
+        let now = Timestamp::now();
+        state.metadata.size = state.metadata.size.max(end);
+        (state.metadata.modified, state.metadata.changed) = (now, now);
+        state.metadata.blocks = state.metadata.blocks.max(state.metadata.size.div_ceil(512));
+        state.content.queued += bytes.len();
+        state.content.queue.push_back((offset, bytes));
+    }
+
+    fn give_up(&self, error: Errno) {
+        let mut state = self.state.lock();
+        let content = &mut state.content;
+        let lost = core::mem::take(&mut content.queue);
+        (content.queued, content.is_sending) = (0, false);
+        content.error = Some(error);
+        let dropped = content.take_pages();
+        drop(state);
+        drop((lost, dropped));
+        self.arrived.wake_all();
+    }
+
+    /// Sends what is queued, in order, until nothing is left.
+    async fn send(self: Arc<Node>, writer: Arc<Handle>) {
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                let next = state.content.queue.pop_front();
+                if next.is_none() {
+                    state.content.is_sending = false;
+                    // The server's time of change will be another: ask soon, and keep the pages.
+                    state.fetched_ns = state.fetched_ns.min(time::now_ns());
+                }
+                next
+            };
+            let Some((offset, bytes)) = next else { break };
+            let result = self.remote.client.write(&writer, offset, &bytes).await;
+            let mut state = self.state.lock();
+            state.content.queued = state.content.queued.saturating_sub(bytes.len());
+            let mut dropped = BTreeMap::new();
+            if let Err(error) = result {
+                // The cache has what the server has not.
+                state.content.error = Some(error);
+                dropped = state.content.take_pages();
+            }
+            drop(state);
+            drop(dropped);
+        }
+        // Whatever the server now says of size and time is that of these pages.
+        let handle = self.handle();
+        if let Ok(attributes) = self.remote.client.attributes(&handle).await
+            && attributes.qid.path == self.number
+        {
+            let mut state = self.state.lock();
+            let is_ours = !state.content.is_writing()
+                && state.metadata.size == attributes.metadata.size;
+            if is_ours {
+                state.content.version = (attributes.metadata.size, attributes.metadata.modified);
+                state.metadata = attributes.metadata;
+                state.fetched_ns = time::now_ns();
+            }
+        }
+        self.arrived.wake_all();
+    }
+}

@@ -1,0 +1,412 @@
+//! Files of the host, through a server of 9P2000.L (`ferry run --share`, `mount -t 9p`).
+//!
+//! ```text
+//!  Inode method ── in the cache and fresh? ──> answer
+//!         └── `Remote::ask` ── task: client ──> server … result in an `Answer`; the method is repeated
+//! ```
+//!
+//! Every question is a task of its own, which ends whatever becomes of the caller. Its result stays in an
+//! `Answer` that only the caller keeps alive; the repeated method finds it by the question, and only then
+//! brings the cache up to date. While a change is under way or its result has not been taken, what is
+//! cached of the inodes that it touches stays as it was: so a handler that is repeated from its start
+//! finds the same things again.
+//!
+//! Names, attributes and listings are believed for `Options::fresh_ns`; then the server is asked again, and
+//! pages are dropped when size or time of change differ. What this kernel changes it sees at once; what
+//! the host changes, after that time. Writes go to the server at once and in order per file, without the
+//! writer waiting for the answer; `fsync`, `truncate` and reads of what is not cached wait for them, and a
+//! failed one is told by the next write or `fsync`.
+//!
+//! The server is not trusted: names are checked, and what does not fit is `EIO`. A share is not left: names
+//! with slashes and `..` are never sent, and symbolic links are followed by the guest, in its own tree.
+//!
+//! Locks: the state of a node, then `Remote::shared`; never two nodes at a time. None across a wait.
+//!
+//! Left out: extended attributes, locks that the host sees, shared writable mappings, opening named pipes
+//! and sockets.
+
+mod client;
+mod content;
+mod inode;
+mod node;
+pub mod wire;
+
+pub use node::Node;
+
+use crate::inode::{FileSystem, FileSystemStatistics, Inode, anonymous_device, sync_with_all};
+use crate::metadata::NodeKind;
+use crate::pending::{self, Answer};
+use abi::Errno;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use base::cpu::CpuId;
+use base::device::Exchange;
+use base::heap::tree;
+use base::memory::Frame;
+use base::sync::{Mutex, rank};
+use base::{task, time};
+use client::{Attributes, Change, Client, Entry, Handle};
+use core::future::Future;
+
+/// Magic number of the type.
+const MAGIC: i64 = 0x0102_1997;
+/// Most names that are cached, with and without a file.
+const MOST_NAMES: usize = 32_768;
+
+/// How a share is used.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// For how long what the server said is believed, in nanoseconds.
+    pub fresh_ns: u64,
+    /// The core whose loop carries the questions.
+    pub core: CpuId,
+}
+
+/// A question to the server, by which its result is found again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Question {
+    /// The file of a name in a directory.
+    Lookup { directory: u64, name: Arc<[u8]> },
+    /// Attributes.
+    Attributes { node: u64 },
+    /// Entries of a directory.
+    Entries { node: u64 },
+    /// The text of a symbolic link.
+    ReadLink { node: u64 },
+    /// A handle for reading, or for writing too.
+    Open { node: u64, writes: bool },
+    /// Pages of a chunk.
+    Read { node: u64, chunk: u64 },
+    /// What was written has arrived; with `sync`, it is durable.
+    Written { node: u64, sync: bool },
+    /// Numbers of the file system.
+    Statistics,
+    /// Everything that was written has arrived.
+    AllWritten,
+    /// Something new in a directory.
+    Create { directory: u64, name: Arc<[u8]>, owner: Owner, content: Made },
+    /// One more name.
+    Link { directory: u64, name: Arc<[u8]>, node: u64 },
+    /// A name less.
+    Unlink { directory: u64, name: Arc<[u8]>, is_directory: bool },
+    /// A name elsewhere.
+    Rename { from: u64, old: Arc<[u8]>, to: u64, new: Arc<[u8]> },
+    /// Other attributes.
+    Change { node: u64, change: Change },
+}
+
+/// Mode, owner and group of what is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner {
+    mode: u32,
+    user: u32,
+    group: u32,
+}
+
+/// What is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Made {
+    File,
+    Directory,
+    Link(Vec<u8>),
+    /// A device, pipe or socket: the bits of its kind, and its number.
+    Node(u32, u64),
+}
+
+impl Question {
+    /// Whether it changes something.
+    fn is_change(&self) -> bool {
+        use Question::*;
+        matches!(
+            self,
+            Create { .. } | Link { .. } | Unlink { .. } | Rename { .. } | Change { .. }
+        )
+    }
+
+    /// Whether it changes what is known of this inode.
+    fn changes(&self, number: u64) -> bool {
+        match self {
+            Question::Create { directory, .. } | Question::Unlink { directory, .. } => {
+                *directory == number
+            }
+            Question::Link { directory, node, .. } => *directory == number || *node == number,
+            Question::Rename { from, to, .. } => *from == number || *to == number,
+            Question::Change { node, .. } => *node == number,
+            _ => false,
+        }
+    }
+}
+
+/// What a question found.
+enum Found {
+    Nothing,
+    File(Handle, Attributes),
+    /// A file that was made, and a handle that is open for reading and writing.
+    Made(Handle, Attributes, Option<Handle>),
+    Attributes(Attributes),
+    Entries(Vec<Entry>),
+    Text(Vec<u8>),
+    Open(Handle),
+    Pages(Vec<Frame>),
+    Statistics([u64; 5]),
+}
+
+type Outcome = Result<Found, Errno>;
+
+/// What all inodes of one share have in common.
+struct Shared {
+    /// Inodes that exist, by number.
+    nodes: BTreeMap<u64, Weak<Node>>,
+    /// Questions whose results somebody waits for.
+    asked: Vec<(Question, Weak<Answer<Outcome>>)>,
+    /// Cached names in the order in which they came.
+    names: VecDeque<(Weak<Node>, Arc<[u8]>)>,
+    /// Cached pages in the order in which they came, and how many there may be.
+    pages: VecDeque<(Weak<Node>, u64)>,
+    statistics: [u64; 5],
+    statistics_ns: u64,
+}
+
+/// A connection with a server and what is known of its files.
+pub struct Remote {
+    client: Arc<Client>,
+    device: u64,
+    options: Options,
+    /// Held while a directory is noted to lie somewhere, so that no two of them ever contain each other.
+    changes: Mutex<()>,
+    shared: Mutex<Shared>,
+}
+
+impl Remote {
+    /// Asks the server, or takes the result of the same question asked before. `EIOCBQUEUED` while the
+    /// answer is under way.
+    fn ask<F: Future<Output = Outcome> + Send + 'static>(
+        self: &Arc<Remote>,
+        question: Question,
+        begin: impl FnOnce(Arc<Client>) -> F,
+    ) -> Outcome {
+        let is_change = question.is_change();
+        let answer = {
+            let mut shared = self.shared.lock();
+            shared.asked.retain(|(_, answer)| answer.strong_count() > 0);
+            let known = shared.asked.iter().position(|(other, _)| *other == question);
+            match known {
+                Some(index) => {
+                    let answer = shared.asked.get(index).and_then(|(_, answer)| answer.upgrade());
+                    if let Some(result) = answer.as_ref().and_then(|answer| answer.take()) {
+                        shared.asked.swap_remove(index);
+                        return result;
+                    }
+                    answer
+                }
+                None => None,
+            }
+        };
+        if let Some(answer) = answer {
+            return Err(pending::wanted(answer));
+        }
+        let answer = Arc::new(Answer::new(is_change));
+        self.shared.lock().asked.push((question, Arc::downgrade(&answer)));
+        let (work, result) = (begin(self.client.clone()), answer.clone());
+        // Who gave up waiting left the result to nobody.
+        task::spawn(self.options.core, async move { result.set(work.await) })?;
+        Err(pending::wanted(answer))
+    }
+
+    /// Forgets what was asked about pages of a file, because they have changed since.
+    fn spoil_reads(&self, node: u64, chunks: core::ops::Range<u64>) {
+        let spoiled = |question: &Question| {
+            matches!(question, Question::Read { node: other, chunk }
+                if *other == node && chunks.contains(chunk))
+        };
+        self.shared.lock().asked.retain(|(question, _)| !spoiled(question));
+    }
+
+    /// Whether what was fetched at a time may be believed without asking.
+    fn is_fresh(&self, number: u64, fetched_ns: u64) -> bool {
+        let is_young = time::now_ns().saturating_sub(fetched_ns) < self.options.fresh_ns;
+        is_young
+            || fetched_ns >= pending::fresh_since_ns()
+            || self.shared.lock().asked.iter().any(|(question, answer)| {
+                question.changes(number) && answer.strong_count() > 0
+            })
+    }
+
+    /// The inode of a file that the server told of.
+    fn node_of(self: &Arc<Remote>, handle: Handle, attributes: &Attributes) -> Arc<Node> {
+        let number = attributes.qid.path;
+        let known = self.shared.lock().nodes.get(&number).and_then(Weak::upgrade);
+        if let Some(node) = known.filter(|node| node.kind() == attributes.metadata.kind) {
+            node.found(Some(handle), attributes);
+            return node;
+        }
+        let node = Node::new(self, handle, attributes);
+        tree::insert(&mut self.shared.lock().nodes, number, Arc::downgrade(&node));
+        node
+    }
+
+    /// Notes where a file was found. `EIO` for a directory that would contain itself.
+    fn place(
+        &self,
+        node: &Arc<Node>,
+        parent: &Arc<Node>,
+        name: &Arc<[u8]>,
+    ) -> Result<(), Errno> {
+        let _changes = self.changes.lock();
+        if node.kind() == NodeKind::Directory {
+            let mut above = Some(parent.clone());
+            while let Some(here) = above {
+                if Arc::ptr_eq(&here, node) {
+                    return Err(Errno::EIO);
+                }
+                above = here.state.lock().parent.clone();
+            }
+        }
+        node.placed(parent, name);
+        Ok(())
+    }
+
+    /// Notes a cached name; the oldest ones are forgotten when there are too many.
+    fn note_name(&self, directory: &Weak<Node>, name: &Arc<[u8]>) {
+        let mut shared = self.shared.lock();
+        shared.names.push_back((directory.clone(), name.clone()));
+        let oldest = (shared.names.len() > MOST_NAMES).then(|| shared.names.pop_front()).flatten();
+        drop(shared);
+        if let Some((directory, name)) = oldest
+            && let Some(directory) = directory.upgrade()
+        {
+            directory.forget(&name);
+        }
+    }
+
+    /// Notes cached pages; the oldest ones are dropped when there are too many.
+    fn note_pages(&self, node: &Weak<Node>, pages: impl Iterator<Item = u64>) {
+        // A quarter of the memory.
+        let most = base::memory::frame_counts().total / 4;
+        let mut old = Vec::new();
+        {
+            let mut shared = self.shared.lock();
+            shared.pages.extend(pages.map(|page| (node.clone(), page)));
+            while shared.pages.len() > most.max(1024) {
+                old.extend(shared.pages.pop_front());
+            }
+        }
+        for (node, page) in old {
+            if let Some(node) = node.upgrade() {
+                node.drop_page(page);
+            }
+        }
+    }
+
+    /// All inodes that exist.
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.shared.lock().nodes.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// A share as a file system.
+pub struct RemoteFs {
+    remote: Arc<Remote>,
+    root: Arc<Node>,
+}
+
+impl RemoteFs {
+    /// Connects with a server and opens its root.
+    ///
+    /// # Errors
+    /// `EIO` when it does not speak 9P2000.L, and what it says itself.
+    pub async fn connect(
+        channel: Arc<dyn Exchange>,
+        options: Options,
+    ) -> Result<Arc<dyn FileSystem>, Errno> {
+        let device = anonymous_device();
+        let (client, handle, attributes) = Client::connect(channel, device).await?;
+        let statistics = client.statistics(&handle).await.unwrap_or([4096, 0, 0, 0, 0]);
+        let shared = Shared {
+            nodes: BTreeMap::new(),
+            asked: Vec::new(),
+            names: VecDeque::new(),
+            pages: VecDeque::new(),
+            statistics,
+            statistics_ns: time::now_ns(),
+        };
+        let shared = Mutex::new(&rank::REMOTE_FILES, shared);
+        let changes = Mutex::new(&rank::TREE_CHANGE, ());
+        let remote = Arc::new(Remote { client, device, options, changes, shared });
+        let root = remote.node_of(handle, &attributes);
+        let file_system: Arc<dyn FileSystem> = Arc::new(RemoteFs { remote, root });
+        sync_with_all(&file_system);
+        Ok(file_system)
+    }
+}
+
+impl Drop for RemoteFs {
+    fn drop(&mut self) {
+        // Names and parents keep each other.
+        for node in self.remote.nodes() {
+            let children = core::mem::take(&mut node.state.lock().children);
+            drop(children);
+        }
+    }
+}
+
+impl FileSystem for RemoteFs {
+    fn type_name(&self) -> &'static str {
+        "9p"
+    }
+
+    fn device(&self) -> u64 {
+        self.remote.device
+    }
+
+    fn root(&self) -> Arc<dyn Inode> {
+        self.root.clone()
+    }
+
+    fn statistics(&self) -> FileSystemStatistics {
+        let [block_size, blocks, free_blocks, inodes, free_inodes] =
+            self.remote.shared.lock().statistics;
+        let block_size = u32::try_from(block_size).unwrap_or(4096);
+        FileSystemStatistics { magic: MAGIC, block_size, blocks, free_blocks, inodes, free_inodes }
+    }
+
+    fn refresh(&self) -> Result<(), Errno> {
+        let fetched_ns = self.remote.shared.lock().statistics_ns;
+        if self.remote.is_fresh(u64::MAX, fetched_ns) {
+            return Ok(());
+        }
+        let handle = self.root.handle();
+        let found = self.remote.ask(Question::Statistics, |client| async move {
+            client.statistics(&handle).await.map(Found::Statistics)
+        })?;
+        if let Found::Statistics(statistics) = found {
+            let mut shared = self.remote.shared.lock();
+            (shared.statistics, shared.statistics_ns) = (statistics, time::now_ns());
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        let writers: Vec<_> =
+            self.remote.nodes().into_iter().filter(|node| node.is_writing()).collect();
+        if writers.is_empty() {
+            return Ok(());
+        }
+        let wait = |_| async move {
+            for node in writers {
+                node.written().await;
+            }
+            Ok(Found::Nothing)
+        };
+        self.remote.ask(Question::AllWritten, wait).map(|_| ())
+    }
+
+    fn options(&self) -> String {
+        String::from(",trans=virtio,version=9p2000.L")
+    }
+}
+
+#[cfg(test)]
+mod tests;

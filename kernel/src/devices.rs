@@ -1,0 +1,104 @@
+//! The devices of the machine: found once at boot, looked at by the device core.
+//!
+//! The console carries the program's streams. Each file server (virtio-9p) is one directory that the host
+//! shares; it is connected with when it is mounted for the first time, and every mount shows that
+//! connection.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use abi::Errno;
+use base::device::virtio::{Kind, Transport};
+use base::sync::Once;
+use drivers::files::Files;
+use fs::inode::FileSystem;
+use fs::remote::{Options, RemoteFs};
+use hal::{Contract, Machine};
+
+use crate::{console, machine};
+
+/// A directory of the host.
+struct Share {
+    server: Arc<Files>,
+    connection: Once<Arc<dyn FileSystem>>,
+    /// Somebody is connecting: a second one would end the first one's connection.
+    is_taken: AtomicBool,
+}
+
+static SHARES: Once<Vec<Share>> = Once::new();
+
+/// Finds and starts all devices. Called once, at boot; false when there is no console.
+pub fn start() -> bool {
+    let mut shares = Vec::new();
+    let mut has_console = false;
+    for window in Machine::boot_info().devices {
+        let Some(transport) = Transport::probe(window) else { continue };
+        let is_started = match transport.kind() {
+            Kind::Console if !has_console => {
+                has_console = console::start(transport);
+                has_console
+            }
+            Kind::Files => match Files::new(transport) {
+                Some(server) => {
+                    shares.push(Share {
+                        server: Arc::new(server),
+                        connection: Once::new(),
+                        is_taken: AtomicBool::new(false),
+                    });
+                    true
+                }
+                None => {
+                    log::error!("a file server of the host cannot be used");
+                    false
+                }
+            },
+            _ => false,
+        };
+        if is_started {
+            Machine::enable_line(window.line, machine::device_core().index());
+        }
+    }
+    SHARES.call_once(|| shares);
+    has_console
+}
+
+fn shares() -> &'static [Share] {
+    SHARES.get().map_or(&[], Vec::as_slice)
+}
+
+/// Looks whether a device did anything; true when one did. Reads memory only.
+pub fn poll() -> bool {
+    let mut active = console::poll();
+    for share in shares() {
+        active |= share.server.poll();
+    }
+    active
+}
+
+/// A device's line fired.
+pub fn interrupt() {
+    console::interrupt();
+    for share in shares() {
+        share.server.interrupt();
+    }
+}
+
+/// The file system that the host shares under a tag, believed for `fresh_ns` nanoseconds.
+///
+/// # Errors
+/// `ENXIO` when there is none, `EBUSY` while somebody else connects with it, `EIO` when the host does not answer as it should.
+pub async fn share(tag: &str, fresh_ns: u64) -> Result<Arc<dyn FileSystem>, Errno> {
+    let share = shares().iter().find(|share| share.server.name() == tag).ok_or(Errno::ENXIO)?;
+    if let Some(known) = share.connection.get() {
+        return Ok(known.clone());
+    }
+    if share.is_taken.swap(true, Ordering::AcqRel) {
+        return Err(Errno::EBUSY);
+    }
+    let options = Options { fresh_ns, core: machine::device_core() };
+    let connection = RemoteFs::connect(share.server.clone(), options).await;
+    share.is_taken.store(false, Ordering::Release);
+    let connection = connection?;
+    Ok(share.connection.call_once(|| connection).clone())
+}
