@@ -81,6 +81,8 @@ pub struct AttributeChange {
     pub accessed: Option<Timestamp>,
     /// New time of last change of content.
     pub modified: Option<Timestamp>,
+    /// Which of the two are the present: it is another one when the change is asked for again.
+    pub is_now: [bool; 2],
 }
 
 /// Where an inode was last linked.

@@ -87,7 +87,8 @@ static FRESH_SINCE_NS: PerCpu<AtomicU64> =
 /// Leaves the I/O that an operation waits for; gives the error to answer with.
 pub fn wanted(io: Arc<dyn Io>) -> Errno {
     let mut slot = WANTED.here().lock();
-    let forgotten = if slot.len() >= MOST_WANTED { core::mem::take(&mut *slot) } else { Vec::new() };
+    let forgotten =
+        if slot.len() >= MOST_WANTED { core::mem::take(&mut *slot) } else { Vec::new() };
     slot.push(io);
     drop(slot);
     drop(forgotten);

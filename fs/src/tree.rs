@@ -453,6 +453,7 @@ pub fn change_times(
     location.inode.set_attributes(&AttributeChange {
         accessed: pick(accessed),
         modified: pick(modified),
+        is_now: [accessed == NewTime::Now, modified == NewTime::Now],
         ..AttributeChange::default()
     })?;
     let happened = match (accessed, modified) {

@@ -18,6 +18,11 @@ use hal::{Contract, Machine};
 
 use crate::{console, machine};
 
+/// How long what the host says of a share is believed, in nanoseconds.
+pub const SHARE_FRESH_NS: u64 = 1_000_000_000;
+/// The same of the host's root, which is only read, in nanoseconds.
+pub const ROOT_FRESH_NS: u64 = 10_000_000_000;
+
 /// A directory of the host.
 struct Share {
     server: Arc<Files>,

@@ -22,9 +22,9 @@ use hal::{Contract, Machine};
 use crate::console::{self, Channel, HostInputFile, HostOutputFile, Start};
 use crate::memory::StringList;
 use crate::process::{self, DirectoryContext, FileTable, Process, Thread, session};
-use crate::signal::SignalInfo;
 use crate::servers::file;
-use crate::{machine, root, run_user, servers};
+use crate::signal::SignalInfo;
+use crate::{machine, root, run_user};
 
 /// Mode of the plain streams, as pipes have it.
 const STREAM_MODE: u32 = 0o600;
@@ -59,9 +59,10 @@ pub async fn run() {
 }
 
 async fn start_program(channel: &'static Channel) -> Result<Arc<Process>, Errno> {
-    let top = root::mount().inspect_err(|errno| log::error!("no root file system: {errno}"))?;
+    let top =
+        root::mount().await.inspect_err(|errno| log::error!("no root file system: {errno}"))?;
     process::first::start(top.clone())?;
-    fs::file::set_sender(servers::file::tell_owner);
+    fs::file::set_sender(file::tell_owner);
     root::mount_shares(&top)
         .await
         .inspect_err(|errno| log::error!("a directory of the host cannot be mounted: {errno}"))?;
@@ -71,21 +72,17 @@ async fn start_program(channel: &'static Channel) -> Result<Arc<Process>, Errno>
     log_counts("start");
     let files = Arc::new(FileTable::new());
     let (arguments, environment) = (strings(&start.arguments)?, strings(&start.environment)?);
-    let (thread, context) = process::exec::spawn(
-        &start.program,
-        arguments,
-        environment,
-        files.clone(),
-        directory,
-    )
-    .await?;
+    let (thread, context) =
+        process::exec::spawn(&start.program, arguments, environment, files.clone(), directory)
+            .await?;
     let process = thread.process.clone();
     if start.terminals != 0 {
         attach_terminal(channel, &process, start)?;
     }
     for descriptor in 0..3 {
         let is_terminal = start.terminals >> descriptor & 1 != 0;
-        files.insert(standard_file(&thread, descriptor, is_terminal)?, false, DESCRIPTOR_LIMIT)?;
+        let file = pending::complete(|| standard_file(&thread, descriptor, is_terminal)).await?;
+        files.insert(file, false, DESCRIPTOR_LIMIT)?;
     }
     PROGRAM.call_once(|| process.clone());
     log::info!("first program after {} us", time::now_ns() / 1000);
@@ -127,8 +124,9 @@ fn standard_file(
 ) -> Result<Arc<OpenFile>, Errno> {
     if is_terminal {
         let root = thread.directory().root();
+        let place = root::resolve(&root, b"/dev/console")?;
         let file = console::terminal().open(OpenFlags::RDWR, thread, false)?;
-        return OpenFile::new(file, root::resolve(&root, b"/dev/console")?, OpenFlags::RDWR);
+        return OpenFile::new(file, place, OpenFlags::RDWR);
     }
     let (file, flags): (Arc<dyn File>, OpenFlags) = match descriptor {
         0 => (Arc::new(HostInputFile), OpenFlags::empty()),

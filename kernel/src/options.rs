@@ -40,8 +40,6 @@ impl Default for Options {
     }
 }
 
-/// How long what the host says of a share is believed, and of its own root, in nanoseconds.
-pub const SHARE_FRESH_NS: u64 = 1_000_000_000;
 /// The tag of the host's root.
 pub const ROOT_TAG: &str = "ferry.root";
 
@@ -123,7 +121,9 @@ fn apply(options: &mut Options, name: &str, value: &str) -> Option<()> {
         "kernel" => options.kernel = Some(core_list(value)?),
         "log" => options.log = value.parse().ok()?,
         "share" => drop(Share::parse(value)?),
-        "root" => options.is_root_of_host = matches!(value, "ram" | "host").then_some(value == "host")?,
+        "root" => {
+            options.is_root_of_host = matches!(value, "ram" | "host").then_some(value == "host")?
+        }
         "stages" => options.stages = matches!(value, "0" | "1").then_some(value == "1")?,
         _ => return None,
     }
@@ -148,7 +148,7 @@ fn core_list(text: &str) -> Option<CoreSet> {
 mod tests {
     use super::*;
 
-    fn complaints(command_line: &str) -> Vec<alloc::string::String> {
+    fn complaints(command_line: &str) -> Vec<String> {
         let mut words = Vec::new();
         parse(command_line, |word| words.push(word.into()));
         words

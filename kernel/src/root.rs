@@ -11,6 +11,7 @@ use hal::{Contract, Machine};
 
 use fs::inode::NewContent;
 use fs::mount::{self, Mount};
+use fs::overlay::OverlayFs;
 use fs::{cpio, device, pending, terminal, tree};
 
 use crate::ipc::mqueue;
@@ -21,34 +22,48 @@ use crate::{devices, options};
 /// Mode of the root directory.
 const ROOT_MODE: u32 = 0o755;
 
-/// Makes the root file system and everything that is mounted in it. Called once, at boot.
-pub fn mount() -> Result<Location, Errno> {
-    let options = tmpfs::Options { mode: ROOT_MODE, ..tmpfs::Options::default() };
-    let root = Location::root_of(&Mount::detached(TmpFs::new(&options)?, "rootfs", 0));
-    let unpacked = cpio::unpack(Machine::boot_info().initramfs, &root)
-        .inspect_err(|errno| log::error!("the initramfs cannot be used: {errno}"))?;
-    log::info!("initramfs: {} entries, {} bytes", unpacked.entries, unpacked.bytes);
-
-    let devices = TmpFs::of_type("devtmpfs", TMPFS_MAGIC, &options)?;
-    file::offer(devices.clone());
-    mount::mount(&directory(&root, b"/dev")?, devices, "devtmpfs", 0)?;
-    device::populate(&directory(&root, b"/dev")?)?;
-    let slaves = TmpFs::of_type("devpts", DEVPTS_SUPER_MAGIC, &options)?;
-    file::offer(slaves.clone());
-    terminal::set_home(mount::mount(&directory(&root, b"/dev/pts")?, slaves, "devpts", 0)?);
-    file::offer(mqueue::file_system());
-    mount::mount(&directory(&root, b"/dev/mqueue")?, mqueue::file_system(), "mqueue", 0)?;
-    file::offer(procfs::file_system());
-    mount::mount(&directory(&root, b"/proc")?, procfs::file_system(), "proc", 0)?;
-    file::offer(procfs::sysfs());
-    mount::mount(&directory(&root, b"/sys")?, procfs::sysfs(), "sysfs", 0)?;
+/// Makes the root file system and everything that is mounted in it: a tmpfs with the initramfs in it, or
+/// the host's root under a tmpfs. Called once, at boot.
+pub async fn mount() -> Result<Location, Errno> {
+    let memory = tmpfs::Options { mode: ROOT_MODE, ..tmpfs::Options::default() };
+    let root = if options::parse(Machine::boot_info().command_line, |_| ()).is_root_of_host {
+        let host = devices::share(options::ROOT_TAG, devices::ROOT_FRESH_NS).await?;
+        let over = OverlayFs::new(&host, TmpFs::new(&memory)?);
+        Location::root_of(&Mount::detached(over, "host", 0))
+    } else {
+        let root = Location::root_of(&Mount::detached(TmpFs::new(&memory)?, "rootfs", 0));
+        let unpacked = cpio::unpack(Machine::boot_info().initramfs, &root)
+            .inspect_err(|errno| log::error!("the initramfs cannot be used: {errno}"))?;
+        log::info!("initramfs: {} entries, {} bytes", unpacked.entries, unpacked.bytes);
+        root
+    };
+    mount_pseudo(&root, &memory).await?;
     Ok(root)
+}
+
+/// Mounts devices, processes and what else is no file.
+async fn mount_pseudo(root: &Location, options: &tmpfs::Options) -> Result<(), Errno> {
+    let directory = async |path: &[u8]| pending::complete(|| directory(root, path)).await;
+    let devices = TmpFs::of_type("devtmpfs", TMPFS_MAGIC, options)?;
+    file::offer(devices.clone());
+    mount::mount(&directory(b"/dev").await?, devices, "devtmpfs", 0)?;
+    device::populate(&directory(b"/dev").await?)?;
+    let slaves = TmpFs::of_type("devpts", DEVPTS_SUPER_MAGIC, options)?;
+    file::offer(slaves.clone());
+    terminal::set_home(mount::mount(&directory(b"/dev/pts").await?, slaves, "devpts", 0)?);
+    file::offer(mqueue::file_system());
+    mount::mount(&directory(b"/dev/mqueue").await?, mqueue::file_system(), "mqueue", 0)?;
+    file::offer(procfs::file_system());
+    mount::mount(&directory(b"/proc").await?, procfs::file_system(), "proc", 0)?;
+    file::offer(procfs::sysfs());
+    mount::mount(&directory(b"/sys").await?, procfs::sysfs(), "sysfs", 0)?;
+    Ok(())
 }
 
 /// Mounts the directories of the host that the command line asks for.
 pub async fn mount_shares(root: &Location) -> Result<(), Errno> {
     for share in options::shares(Machine::boot_info().command_line) {
-        let file_system = devices::share(&share.tag, options::SHARE_FRESH_NS).await?;
+        let file_system = devices::share(&share.tag, devices::SHARE_FRESH_NS).await?;
         let at = pending::complete(|| directories(root, &share.path)).await?;
         let flags = if share.is_read_only { MS_RDONLY } else { 0 };
         mount::mount(&at, file_system, &share.tag, flags)?;

@@ -85,6 +85,17 @@ impl Image {
         })
     }
 
+    /// Nothing: the guest's files are elsewhere.
+    pub fn empty() -> Image {
+        Image {
+            base: Base::Tree { is_default: false },
+            tree: Tree::default(),
+            warnings: Vec::new(),
+            search_path: Vec::new(),
+            owners: Owners::Root,
+        }
+    }
+
     /// A prepared root file system: a directory or an uncompressed cpio archive.
     pub fn with_rootfs(rootfs: &Path) -> Result<Image> {
         let metadata = std::fs::metadata(rootfs)

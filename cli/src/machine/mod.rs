@@ -66,7 +66,9 @@ impl SharedDirectory {
         // Inodes of several file systems of the host get numbers of their own.
         server.push("multidevs=remap,path=");
         // QEMU takes two commas for one that belongs to the value.
-        for (index, part) in self.path.as_os_str().as_bytes().split(|&byte| byte == b',').enumerate() {
+        for (index, part) in
+            self.path.as_os_str().as_bytes().split(|&byte| byte == b',').enumerate()
+        {
             server.push(if index > 0 { ",," } else { "" });
             server.push(OsStr::from_bytes(part));
         }

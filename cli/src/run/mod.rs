@@ -13,7 +13,8 @@ mod stats;
 mod streams;
 mod terminal;
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -21,14 +22,30 @@ use crate::image::Image;
 use crate::image::program::GUEST_PATH;
 use crate::machine::{self, Machine};
 use crate::model::Model;
-use crate::status::NotStarted;
+use crate::status::{NotStarted, Usage};
 use channel::Start;
+use options::Root;
 pub use options::{Arguments, default_kernel, parse_seconds, source_root};
 use session::{Session, Tells};
 pub use stats::{CallFigures, Figures};
 
 /// Memory that Ferry needs beside the initramfs, which is there twice while it is unpacked, in MiB.
 const LEAST_MEMORY_MIB: u64 = 12;
+
+/// The program of this machine that a name means there.
+fn locate_on_host(name: &Path, directory: &Path, search_path: &str) -> Result<PathBuf> {
+    if name.components().count() > 1 || name.has_root() {
+        return Ok(directory.join(name));
+    }
+    let candidates = std::env::split_paths(search_path).map(|directory| directory.join(name));
+    let is_program = |path: &PathBuf| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    candidates.into_iter().find(is_program).ok_or_else(|| {
+        let message = format!("{} is not in {search_path}", name.display());
+        NotStarted { status: crate::status::NOT_FOUND, message }.into()
+    })
+}
 
 /// Carries out `ferry run`; returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8> {
@@ -41,8 +58,14 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     let library_path = value("LD_LIBRARY_PATH")
         .map(|paths| std::env::split_paths(&paths).collect())
         .unwrap_or_default();
+    let is_root_of_host = arguments.root == Root::Host;
+    if is_root_of_host && (arguments.rootfs.is_some() || !arguments.files.is_empty()) {
+        let text = "--root host has all files of this machine; it takes no --rootfs and no --file";
+        return Err(Usage(text.to_string()).into());
+    }
     let mut image = match &arguments.rootfs {
         Some(rootfs) => Image::with_rootfs(rootfs)?,
+        None if is_root_of_host => Image::empty(),
         None => Image::with_default_root(library_path)?,
     };
     for file in &arguments.files {
@@ -51,7 +74,10 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     let search_path = value("PATH").unwrap_or_else(|| GUEST_PATH.to_string());
     let (name, _) = arguments.program.split_first().context("no program given")?;
     let directory = &arguments.working_directory;
-    let path = image.locate_program(Path::new(name), directory, &search_path)?;
+    let path = match arguments.root {
+        Root::Host => locate_on_host(Path::new(name), directory, &search_path)?,
+        Root::Ram => image.locate_program(Path::new(name), directory, &search_path)?,
+    };
     for warning in &image.warnings {
         eprintln!("ferry: warning: {warning}");
     }

@@ -69,6 +69,18 @@ pub struct Arguments {
     /// Show a directory of this machine in the guest.
     #[arg(long = "share", value_name = "HOSTDIR:GUESTDIR[:ro]", value_parser = Share::parse)]
     pub shares: Vec<Share>,
+    /// What the guest's root is: what is packed, or all of this machine's, changed in memory only.
+    #[arg(
+        long,
+        value_name = "ram|host",
+        default_value = "ram",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub root: Root,
+    /// Keep what the program puts into GUESTDIR in a directory of this machine.
+    #[arg(long = "save", value_name = "GUESTDIR:HOSTDIR", value_parser = Share::parse_saved)]
+    pub saved: Vec<Share>,
     /// Show messages: error, warn, info, debug or trace.
     #[arg(long = "log", value_name = "LEVEL", value_enum, hide_possible_values = true)]
     pub log_level: Option<LogLevel>,
@@ -110,6 +122,15 @@ enum CallPath {
     Remote,
     /// Without a trap where possible: written to a page shared with a kernel core.
     Posted,
+}
+
+/// What the guest's root is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Root {
+    /// What is packed.
+    Ram,
+    /// This machine's, with changes in memory.
+    Host,
 }
 
 /// How much the kernel says.
@@ -154,7 +175,11 @@ impl Share {
         // A path of the guest is absolute, so the last `:/` stands between the two.
         let at = rest.rfind(":/").filter(|&at| at > 0);
         let at = at.ok_or("expected HOSTDIR:GUESTDIR[:ro] with an absolute GUESTDIR")?;
-        let (host, guest) = (PathBuf::from(&rest[..at]), parse_directory(&rest[at + 1..])?);
+        Share::new(&rest[..at], &rest[at + 1..], is_read_only)
+    }
+
+    fn new(host: &str, guest: &str, is_read_only: bool) -> Result<Share, String> {
+        let (host, guest) = (PathBuf::from(host), parse_directory(guest)?);
         let is_plain = guest.components().all(|part| {
             matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_))
         });
@@ -165,6 +190,13 @@ impl Share {
             return Err(format!("{} is not a directory of this machine", host.display()));
         }
         Ok(Share { host, guest, is_read_only })
+    }
+
+    /// Parses `GUESTDIR:HOSTDIR`; the directory here is made when it is missing.
+    fn parse_saved(text: &str) -> Result<Share, String> {
+        let (guest, host) = text.split_once(':').ok_or("expected GUESTDIR:HOSTDIR")?;
+        std::fs::create_dir_all(host).map_err(|error| format!("cannot make {host}: {error}"))?;
+        Share::new(host, guest, false)
     }
 
     /// The word of the kernel's command line for share number `index`.
@@ -184,6 +216,9 @@ impl Share {
         word
     }
 }
+
+/// The tag by which the guest knows this machine's root.
+const ROOT_TAG: &str = "ferry.root";
 
 /// The tag by which the guest knows share number `index`.
 pub fn share_tag(index: usize) -> String {
@@ -225,7 +260,10 @@ impl Arguments {
         if self.stages || self.figures.is_some() {
             line.push_str(" ferry.stages=1");
         }
-        for (index, share) in self.shares.iter().enumerate() {
+        if self.root == Root::Host {
+            line.push_str(" ferry.root=host");
+        }
+        for (index, share) in self.all_shares().enumerate() {
             line.push(' ');
             line.push_str(&share.word(index));
         }
@@ -238,12 +276,21 @@ impl Arguments {
 
     /// What QEMU shares with the guest.
     pub fn shared_directories(&self) -> Vec<SharedDirectory> {
-        let shares = self.shares.iter().enumerate().map(|(index, share)| SharedDirectory {
+        let root = (self.root == Root::Host).then(|| SharedDirectory {
+            path: PathBuf::from("/"),
+            tag: ROOT_TAG.to_string(),
+            is_read_only: true,
+        });
+        let shares = self.all_shares().enumerate().map(|(index, share)| SharedDirectory {
             path: share.host.clone(),
             tag: share_tag(index),
             is_read_only: share.is_read_only,
         });
-        shares.collect()
+        root.into_iter().chain(shares).collect()
+    }
+
+    fn all_shares(&self) -> impl Iterator<Item = &Share> {
+        self.shares.iter().chain(&self.saved)
     }
 
     /// The program's environment: a small default, the options over it.

@@ -4,6 +4,7 @@
 //! message for that goes with the next question.
 
 use super::wire::{Body, HEADER, Message, Qid, kind};
+use crate::listing::Entry;
 use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
 use abi::Errno;
 use abi::fs::NAME_MAX;
@@ -69,21 +70,29 @@ pub struct Change {
     pub group: Option<u32>,
     /// Size.
     pub size: Option<u64>,
-    /// Time of access: seconds and nanoseconds.
-    pub accessed: Option<(i64, u32)>,
+    /// Time of access.
+    pub accessed: Option<NewTime>,
     /// Time of change.
-    pub modified: Option<(i64, u32)>,
+    pub modified: Option<NewTime>,
 }
 
-/// One entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Name.
-    pub name: Arc<[u8]>,
-    /// Number of the inode.
-    pub number: u64,
-    /// Kind.
-    pub kind: NodeKind,
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewTime {
+    /// The server's present.
+    Now,
+    /// This one.
+    At(Timestamp),
+}
+
+impl NewTime {
+    /// Seconds and nanoseconds of what is to be set, if it is a certain time.
+    fn parts(time: Option<NewTime>) -> Option<(u64, u64)> {
+        match time? {
+            NewTime::Now => None,
+            NewTime::At(time) => Some((time.seconds.cast_unsigned(), u64::from(time.nanoseconds))),
+        }
+    }
 }
 
 /// Whether a server may give something this name: a plain name that stays in its directory.
@@ -229,9 +238,12 @@ impl Client {
         note(change.user.is_some(), 2);
         note(change.group.is_some(), 4);
         note(change.size.is_some(), 8);
-        note(change.accessed.is_some(), 0x10 | 0x80);
-        note(change.modified.is_some(), 0x20 | 0x100);
-        let (accessed, modified) = (change.accessed.unwrap_or_default(), change.modified.unwrap_or_default());
+        let times = [NewTime::parts(change.accessed), NewTime::parts(change.modified)];
+        note(change.accessed.is_some(), 0x10);
+        note(change.modified.is_some(), 0x20);
+        note(times[0].is_some(), 0x80);
+        note(times[1].is_some(), 0x100);
+        let [accessed, modified] = times.map(Option::unwrap_or_default);
         let message = Message::new(kind::SETATTR, 60)?
             .u32(handle.fid)
             .u32(valid)
@@ -239,10 +251,10 @@ impl Client {
             .u32(change.user.unwrap_or(0))
             .u32(change.group.unwrap_or(0))
             .u64(change.size.unwrap_or(0))
-            .u64(accessed.0.cast_unsigned())
-            .u64(u64::from(accessed.1))
-            .u64(modified.0.cast_unsigned())
-            .u64(u64::from(modified.1));
+            .u64(accessed.0)
+            .u64(accessed.1)
+            .u64(modified.0)
+            .u64(modified.1);
         self.ask(message, kind::SETATTR).await.map(|_| ())
     }
 
@@ -351,7 +363,12 @@ impl Client {
     }
 
     /// Up to `length` bytes of an open file from an offset on; fewer at its end.
-    pub async fn read(&self, handle: &Handle, offset: u64, length: usize) -> Result<Vec<u8>, Errno> {
+    pub async fn read(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>, Errno> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
         while bytes.len() < length {

@@ -15,6 +15,7 @@ use base::heap::tree;
 use base::io::{Sink, Source};
 use base::memory::{Frame, PAGE_SIZE};
 use base::{task, time};
+use core::ops::Range;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Pages that are asked for at a time.
@@ -40,6 +41,8 @@ pub struct Content {
     pub writer: Option<Arc<Handle>>,
     queue: VecDeque<(u64, Vec<u8>)>,
     queued: usize,
+    /// Counts changes of the content: what was read before one must not become a page after it.
+    epoch: u64,
     /// A task sends the queue.
     is_sending: bool,
     /// The error of a write, until somebody is told.
@@ -203,7 +206,10 @@ impl Node {
                 return Ok(());
             }
         }
-        let size = self.state.lock().metadata.size;
+        let (size, epoch) = {
+            let state = self.state.lock();
+            (state.metadata.size, state.content.epoch)
+        };
         let pages = size.div_ceil(PAGE).saturating_sub(first).min(CHUNK_PAGES);
         let handle = handle.clone();
         let question = Question::Read { node: self.number, chunk };
@@ -224,6 +230,9 @@ impl Node {
         let Found::Pages(frames) = found else { return Err(Errno::EIO) };
         let mut added = Vec::new();
         let mut state = self.state.lock();
+        if state.content.epoch != epoch {
+            return Err(Errno::EIOCBQUEUED);
+        }
         for (page, frame) in (first..).zip(frames) {
             if !state.content.pages.contains_key(&page) {
                 tree::insert(&mut state.content.pages, page, frame);
@@ -300,18 +309,21 @@ impl Node {
         offset: Option<u64>,
         source: &mut dyn Source,
     ) -> Result<(u64, usize), Errno> {
-        self.take_error()?;
+        // Stays until `fsync` has told it: an attempt that may not wait passes errors over.
+        if let Some(error) = self.state.lock().content.error {
+            return Err(error);
+        }
         let writer = self.open_handle(true)?;
         if self.state.lock().content.queued >= MOST_QUEUED {
             self.settle(false)?;
         }
-        let start = offset.unwrap_or_else(|| self.state.lock().metadata.size);
+        let mut parts = Vec::new();
         let mut done = 0;
         let mut failure = None;
         while source.remaining() > 0 {
             let mut part = Vec::new();
             let room = source.remaining().min(PART);
-            if part.try_reserve_exact(room).is_err() {
+            if part.try_reserve_exact(room).is_err() || parts.try_reserve(1).is_err() {
                 failure = Some(Errno::ENOMEM);
                 break;
             }
@@ -322,16 +334,19 @@ impl Node {
             if taken == 0 {
                 break;
             }
-            self.enqueue(start + done as u64, part);
+            parts.push(part);
             done += taken;
             if taken < room {
                 break;
             }
         }
+        let start = self.enqueue(offset, parts);
         if done > 0 {
             let (node, writer) = (self.clone(), writer);
             let was_sending = core::mem::replace(&mut self.state.lock().content.is_sending, true);
-            if !was_sending && task::spawn(self.remote.options.core, node.clone().send(writer)).is_err() {
+            if !was_sending
+                && task::spawn(self.remote.options.core, node.clone().send(writer)).is_err()
+            {
                 // Without memory for a task nothing is sent: what is queued is lost, and that is told.
                 node.give_up(Errno::ENOMEM);
                 return Err(Errno::ENOMEM);
@@ -343,26 +358,38 @@ impl Node {
         }
     }
 
-    /// Puts bytes into the queue and into cached pages.
-    fn enqueue(&self, offset: u64, bytes: Vec<u8>) {
-        let end = offset + bytes.len() as u64;
-        let chunks = offset / (PAGE * CHUNK_PAGES)..end.div_ceil(PAGE * CHUNK_PAGES);
-        // What was read of these before has not got them.
-        self.remote.spoil_reads(self.number, chunks);
+    /// Puts bytes into the queue and into cached pages, from `offset` on or at the end, in one step; where.
+    fn enqueue(&self, offset: Option<u64>, parts: Vec<Vec<u8>>) -> u64 {
         let mut state = self.state.lock();
-        for page in offset / PAGE..end.div_ceil(PAGE) {
-            let Some(frame) = state.content.pages.get(&page) else { continue };
-            let from = offset.max(page * PAGE);
-            let to = end.min((page + 1) * PAGE);
-            let part = bytes.get((from - offset) as usize..(to - offset) as usize);
-            frame.write((from % PAGE) as usize, part.unwrap_or_default());
+        let start = offset.unwrap_or(state.metadata.size);
+        let mut at = start;
+        for bytes in parts {
+            let end = at + bytes.len() as u64;
+            for page in at / PAGE..end.div_ceil(PAGE) {
+                let Some(frame) = state.content.pages.get(&page) else { continue };
+                let (from, to) = (at.max(page * PAGE), end.min((page + 1) * PAGE));
+                let part = bytes.get((from - at) as usize..(to - at) as usize);
+                frame.write((from % PAGE) as usize, part.unwrap_or_default());
+            }
+            state.metadata.blocks += (bytes.len() as u64).div_ceil(512);
+            state.content.queued += bytes.len();
+            state.content.queue.push_back((at, bytes));
+            at = end;
         }
-        let now = Timestamp::now();
-        state.metadata.size = state.metadata.size.max(end);
-        (state.metadata.modified, state.metadata.changed) = (now, now);
-        state.metadata.blocks = state.metadata.blocks.max(state.metadata.size.div_ceil(512));
-        state.content.queued += bytes.len();
-        state.content.queue.push_back((offset, bytes));
+        if at > start {
+            let now = Timestamp::now();
+            state.metadata.size = state.metadata.size.max(at);
+            (state.metadata.modified, state.metadata.changed) = (now, now);
+            let chunk = PAGE * CHUNK_PAGES;
+            self.spoil(&mut state.content, start / chunk..at.div_ceil(chunk));
+        }
+        start
+    }
+
+    /// What is being read of these chunks is old. Called with the state locked.
+    pub(super) fn spoil(&self, content: &mut Content, chunks: Range<u64>) {
+        content.epoch += 1;
+        self.remote.spoil_reads(self.number, chunks);
     }
 
     fn give_up(&self, error: Errno) {
@@ -409,8 +436,8 @@ impl Node {
             && attributes.qid.path == self.number
         {
             let mut state = self.state.lock();
-            let is_ours = !state.content.is_writing()
-                && state.metadata.size == attributes.metadata.size;
+            let is_ours =
+                !state.content.is_writing() && state.metadata.size == attributes.metadata.size;
             if is_ours {
                 state.content.version = (attributes.metadata.size, attributes.metadata.modified);
                 state.metadata = attributes.metadata;

@@ -1,11 +1,11 @@
 //! The operations of inodes of a share.
 
-use super::client::{Change, Client, is_plain_name};
-use super::node::FIRST_CURSOR;
+use super::client::{Change, Client, NewTime, is_plain_name};
 use super::{Found, Made, Node, Outcome, Owner, Question};
 use crate::file::File;
 use crate::identity::Identity;
 use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewContent, NewNode, Place};
+use crate::listing::FIRST_CURSOR;
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind, Timestamp};
 use abi::Errno;
@@ -84,8 +84,8 @@ impl Node {
         })?;
         let Found::Attributes(attributes) = found else { return Err(Errno::EIO) };
         if let Some(size) = change.size {
-            self.remote.spoil_reads(self.number, 0..u64::MAX);
             let mut state = self.state.lock();
+            self.spoil(&mut state.content, 0..u64::MAX);
             let was_cut = size < state.metadata.size;
             let gone = state.content.cut(size);
             state.metadata.size = size;
@@ -111,9 +111,8 @@ impl Node {
             let state = self.state.lock();
             (state.listing.fetched_ns, state.is_removed)
         };
-        let is_good = fetched_ns.is_some_and(|fetched_ns| {
-            cursor != 0 || self.remote.is_fresh(self.number, fetched_ns)
-        });
+        let is_good = fetched_ns
+            .is_some_and(|fetched_ns| cursor != 0 || self.remote.is_fresh(self.number, fetched_ns));
         if is_good || is_removed {
             return Ok(());
         }
@@ -187,14 +186,16 @@ impl Inode for Node {
     }
 
     fn set_attributes(&self, change: &AttributeChange) -> Result<(), Errno> {
-        let time = |time: Timestamp| (time.seconds, time.nanoseconds);
+        let time = |time: Option<Timestamp>, is_now: bool| {
+            time.map(|time| if is_now { NewTime::Now } else { NewTime::At(time) })
+        };
         self.change(Change {
             mode: change.mode,
             user: change.user,
             group: change.group,
             size: None,
-            accessed: change.accessed.map(time),
-            modified: change.modified.map(time),
+            accessed: time(change.accessed, change.is_now[0]),
+            modified: time(change.modified, change.is_now[1]),
         })
     }
 
@@ -377,9 +378,10 @@ impl Inode for Node {
             return Ok(target);
         }
         let handle = self.handle();
-        let found = self.remote.ask(Question::ReadLink { node: self.number }, |client| async move {
-            client.read_link(&handle).await.map(Found::Text)
-        })?;
+        let found =
+            self.remote.ask(Question::ReadLink { node: self.number }, |client| async move {
+                client.read_link(&handle).await.map(Found::Text)
+            })?;
         let Found::Text(text) = found else { return Err(Errno::EIO) };
         self.state.lock().target = Some(text.clone());
         Ok(text)
@@ -426,11 +428,7 @@ impl Inode for Node {
         Some(&self.writers)
     }
 
-    fn open(
-        &self,
-        flags: OpenFlags,
-        _identity: &Identity,
-    ) -> Result<Option<Arc<dyn File>>, Errno> {
+    fn open(&self, flags: OpenFlags, _identity: &Identity) -> Result<Option<Arc<dyn File>>, Errno> {
         if self.kind() == NodeKind::Regular {
             if flags.writes() {
                 self.open_handle(true)?;

@@ -15,7 +15,7 @@
 //! pages are dropped when size or time of change differ. What this kernel changes it sees at once; what
 //! the host changes, after that time. Writes go to the server at once and in order per file, without the
 //! writer waiting for the answer; `fsync`, `truncate` and reads of what is not cached wait for them, and a
-//! failed one is told by the next write or `fsync`.
+//! failed one is told by every write until `fsync` has told it.
 //!
 //! The server is not trusted: names are checked, and what does not fit is `EIO`. A share is not left: names
 //! with slashes and `..` are never sent, and symbolic links are followed by the guest, in its own tree.
@@ -34,6 +34,7 @@ pub mod wire;
 pub use node::Node;
 
 use crate::inode::{FileSystem, FileSystemStatistics, Inode, anonymous_device, sync_with_all};
+use crate::listing::Entry;
 use crate::metadata::NodeKind;
 use crate::pending::{self, Answer};
 use abi::Errno;
@@ -47,7 +48,7 @@ use base::heap::tree;
 use base::memory::Frame;
 use base::sync::{Mutex, rank};
 use base::{task, time};
-use client::{Attributes, Change, Client, Entry, Handle};
+use client::{Attributes, Change, Client, Handle};
 use core::future::Future;
 
 /// Magic number of the type.
@@ -119,10 +120,7 @@ impl Question {
     /// Whether it changes something.
     fn is_change(&self) -> bool {
         use Question::*;
-        matches!(
-            self,
-            Create { .. } | Link { .. } | Unlink { .. } | Rename { .. } | Change { .. }
-        )
+        matches!(self, Create { .. } | Link { .. } | Unlink { .. } | Rename { .. } | Change { .. })
     }
 
     /// Whether it changes what is known of this inode.
@@ -229,9 +227,12 @@ impl Remote {
         let is_young = time::now_ns().saturating_sub(fetched_ns) < self.options.fresh_ns;
         is_young
             || fetched_ns >= pending::fresh_since_ns()
-            || self.shared.lock().asked.iter().any(|(question, answer)| {
-                question.changes(number) && answer.strong_count() > 0
-            })
+            || self
+                .shared
+                .lock()
+                .asked
+                .iter()
+                .any(|(question, answer)| question.changes(number) && answer.strong_count() > 0)
     }
 
     /// The inode of a file that the server told of.
@@ -248,12 +249,7 @@ impl Remote {
     }
 
     /// Notes where a file was found. `EIO` for a directory that would contain itself.
-    fn place(
-        &self,
-        node: &Arc<Node>,
-        parent: &Arc<Node>,
-        name: &Arc<[u8]>,
-    ) -> Result<(), Errno> {
+    fn place(&self, node: &Arc<Node>, parent: &Arc<Node>, name: &Arc<[u8]>) -> Result<(), Errno> {
         let _changes = self.changes.lock();
         if node.kind() == NodeKind::Directory {
             let mut above = Some(parent.clone());

@@ -3,6 +3,7 @@
 use super::client::{Attributes, Handle};
 use super::content::Content;
 use super::{Found, Question, Remote};
+use crate::listing::Listing;
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind};
 use abi::Errno;
@@ -15,68 +16,12 @@ use base::time;
 use base::wait::WaitQueue;
 use core::sync::atomic::AtomicI32;
 
-/// Cursors of `.` and `..` in a listing.
-pub const FIRST_CURSOR: u64 = 3;
-
 /// A name that was looked up.
 pub struct Child {
     /// What it led to: a file, or an error such as `ENOENT`.
     pub result: Result<Arc<Node>, Errno>,
     /// When.
     pub fetched_ns: u64,
-}
-
-/// The entries of a directory, each with a cursor that never changes while the entry exists.
-#[derive(Default)]
-pub struct Listing {
-    by_cursor: BTreeMap<u64, (Arc<[u8]>, u64, NodeKind)>,
-    cursors: BTreeMap<Arc<[u8]>, u64>,
-    next: u64,
-    /// When it was fetched; `None` before.
-    pub fetched_ns: Option<u64>,
-}
-
-impl Listing {
-    /// Adds an entry, or changes what an entry leads to.
-    pub fn put(&mut self, name: &Arc<[u8]>, number: u64, kind: NodeKind) {
-        let cursor = match self.cursors.get(name) {
-            Some(&cursor) => cursor,
-            None => {
-                self.next = self.next.max(FIRST_CURSOR) + 1;
-                tree::insert(&mut self.cursors, name.clone(), self.next);
-                self.next
-            }
-        };
-        tree::insert(&mut self.by_cursor, cursor, (name.clone(), number, kind));
-    }
-
-    /// Removes an entry.
-    pub fn remove(&mut self, name: &[u8]) {
-        if let Some(cursor) = self.cursors.remove(name) {
-            self.by_cursor.remove(&cursor);
-        }
-    }
-
-    /// Makes it that of a directory with these entries.
-    pub fn replace(&mut self, entries: Vec<super::Entry>) {
-        let mut kept = BTreeMap::new();
-        for entry in &entries {
-            tree::insert(&mut kept, entry.name.clone(), ());
-        }
-        let gone: Vec<_> =
-            self.cursors.keys().filter(|name| !kept.contains_key(*name)).cloned().collect();
-        gone.iter().for_each(|name| self.remove(name));
-        entries.iter().for_each(|entry| self.put(&entry.name, entry.number, entry.kind));
-    }
-
-    /// The entries after a cursor.
-    pub fn after(
-        &self,
-        cursor: u64,
-    ) -> impl Iterator<Item = (u64, &Arc<[u8]>, u64, NodeKind)> {
-        let range = self.by_cursor.range(cursor.saturating_add(1)..);
-        range.map(|(&cursor, (name, number, kind))| (cursor, name, *number, *kind))
-    }
 }
 
 /// What is cached of an inode. Fields of other kinds stay empty.
@@ -171,12 +116,12 @@ impl Node {
         let has_changed = state.content.version != version;
         state.content.version = version;
         let dropped = if has_changed { state.content.take_pages() } else { BTreeMap::new() };
+        if has_changed {
+            self.spoil(&mut state.content, 0..u64::MAX);
+        }
         let was_cut = attributes.metadata.size < before.size;
         drop(state);
         drop(old);
-        if has_changed {
-            self.remote.spoil_reads(self.number, 0..u64::MAX);
-        }
         if was_cut && !dropped.is_empty() {
             let pages = base::memory::PAGE_SIZE as u64;
             mapped::pages_gone(self.id(), attributes.metadata.size.div_ceil(pages)..u64::MAX);
@@ -211,9 +156,12 @@ impl Node {
 
     /// The inode of a name, from the cache or from the server.
     pub(super) fn look_up(self: &Arc<Node>, name: &[u8]) -> Result<Arc<Node>, Errno> {
-        let cached = self.state.lock().children.get(name).map(|child| {
-            (child.result.clone(), child.fetched_ns)
-        });
+        let cached = self
+            .state
+            .lock()
+            .children
+            .get(name)
+            .map(|child| (child.result.clone(), child.fetched_ns));
         if let Some((result, fetched_ns)) = cached
             && self.remote.is_fresh(self.number, fetched_ns)
         {
@@ -253,9 +201,10 @@ impl Node {
             return Ok(());
         }
         let handle = self.handle();
-        let found = self.remote.ask(Question::Attributes { node: self.number }, |client| async move {
-            client.attributes(&handle).await.map(Found::Attributes)
-        });
+        let found =
+            self.remote.ask(Question::Attributes { node: self.number }, |client| async move {
+                client.attributes(&handle).await.map(Found::Attributes)
+            });
         match found {
             Ok(Found::Attributes(attributes)) if attributes.qid.path == self.number => {
                 self.found(None, &attributes);

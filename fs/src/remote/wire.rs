@@ -106,6 +106,13 @@ impl Message {
         message
     }
 
+    /// Bytes without a count.
+    #[cfg(test)]
+    pub fn data_free(mut self, bytes: &[u8]) -> Message {
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
     /// The message, with its size in front.
     pub fn finish(mut self) -> Vec<u8> {
         let size = (self.bytes.len() as u32).to_le_bytes();

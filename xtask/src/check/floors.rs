@@ -25,7 +25,10 @@ const FLOORS: &[Floor] = &[
     ("servers", &["servers"]),
     (
         "objects",
-        &["call", "console", "futex", "ipc", "posted", "process", "signal", "socket", "time"],
+        &[
+            "call", "console", "devices", "futex", "ipc", "posted", "process", "signal", "socket",
+            "time",
+        ],
     ),
     ("memory", &["memory"]),
     ("record", &["counters", "injection", "machine", "polls", "stages"]),

@@ -20,6 +20,7 @@
 mod boot;
 mod browser;
 mod cargo_tests;
+mod disk;
 mod faults;
 mod fuzz;
 mod library;
@@ -43,7 +44,8 @@ use report::{Case, Filter, Report};
 
 /// Stages in the order in which they run.
 const STAGES: &[&str] = &[
-    "host", "loom", "miri", "syscall", "library", "shell", "run", "page", "model", "fuzz", "stress",
+    "host", "loom", "miri", "syscall", "library", "shell", "run", "disk", "page", "model", "fuzz",
+    "stress",
 ];
 
 /// Folders of running tests are called this, followed by the number of their process.
@@ -161,7 +163,10 @@ fn remove_leftovers(root: &Path) {
 }
 
 fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
-    if matches!(stage, "syscall" | "library" | "shell" | "run" | "model" | "fuzz" | "stress") {
+    if matches!(
+        stage,
+        "syscall" | "library" | "shell" | "run" | "disk" | "model" | "fuzz" | "stress"
+    ) {
         bench.prepare(report)?;
     }
     if stage == "page" {
@@ -175,6 +180,7 @@ fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -
         "library" => library::run(bench, filter, report),
         "shell" => shell::run(bench, filter, report),
         "run" => run::run(bench, filter, report),
+        "disk" => disk::run(bench, filter, report),
         "page" => page::run(bench, filter, report),
         "model" => model::run(bench, filter, report),
         "fuzz" => fuzz::run(bench, filter, report),

@@ -13,9 +13,8 @@ use fs::{Location, NodeKind, mount as mounts};
 
 use super::support::{path, resolve, usable};
 use crate::call::{Call, SysResult};
-use crate::devices;
+use crate::devices::{self, SHARE_FRESH_NS};
 use crate::memory::PAGE;
-use crate::options::SHARE_FRESH_NS;
 use crate::process::Capability;
 
 pub fn fsync(call: &Call) -> SysResult {
