@@ -35,6 +35,8 @@ const GLANCES: usize = 4;
 const MOST_LOOKS: usize = 512;
 /// Whole batches between two looks at everything else.
 const MOST_BATCHES: u32 = 4;
+/// Posted calls between two looks at everything else.
+const MOST_POSTED: usize = 256;
 /// Rounds with work between two looks at the devices.
 const ROUNDS_TO_DEVICES: u32 = 16;
 /// Handlers that may be pending per core. A call that finds no room is carried out on its caller's core.
@@ -215,21 +217,46 @@ fn refuse(request: Request) {
 }
 
 /// Serves calls for as long as they follow each other closely, but not for ever: the rest of the loop
-/// has its turn after `MOST_LOOKS`. False when there was none.
+/// has its turn after `MOST_LOOKS`, `MOST_POSTED` calls or `MOST_BATCHES`. False when there was none.
 #[inline]
 fn serve_closely<F: Future<Output = ()> + Send + 'static>(
     scanner: &mut Scanner,
     carrier: &mut Carrier<F, impl Fn(Request, Charge) -> F>,
 ) -> bool {
+    carrier.whole_batches = 0;
+    look_closely(scanner, |scanner| {
+        let mut posted = 0;
+        let found = scanner.scan(&mut |syspage, call| {
+            posted += 1;
+            carrier.serve_posted(syspage, call)
+        });
+        let worked = found | carrier.serve();
+        Look { worked, posted, is_enough: carrier.whole_batches >= MOST_BATCHES }
+    })
+}
+
+/// What one look for calls brought.
+struct Look {
+    worked: bool,
+    /// Posted calls that it took.
+    posted: usize,
+    /// Everything else is to have its turn.
+    is_enough: bool,
+}
+
+/// Looks again and again, as `serve_closely` says.
+#[inline]
+fn look_closely(scanner: &mut Scanner, mut look: impl FnMut(&mut Scanner) -> Look) -> bool {
     let mut worked = false;
     let mut quiet = 0;
-    carrier.whole_batches = 0;
+    let mut posted = 0;
     for _ in 0..MOST_LOOKS {
-        let posted = scanner.scan(&mut |syspage, call| carrier.serve_posted(syspage, call));
-        if posted | carrier.serve() {
+        let found = look(scanner);
+        if found.worked {
             worked = true;
             quiet = 0;
-            if carrier.whole_batches >= MOST_BATCHES {
+            posted += found.posted;
+            if found.is_enough || posted >= MOST_POSTED {
                 break;
             }
         } else if quiet < QUIET_LOOKS && !task::has_ready() {
@@ -284,5 +311,36 @@ pub fn run() -> ! {
         user::leave_space();
         task::park(|| carrier.has_requests() || scanner.announce_parking());
         serve_interrupts();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// Whoever posts as fast as calls are taken does not keep timers, woken handlers, the console and
+    /// messages to the scanner waiting.
+    #[test]
+    fn everything_else_has_its_turn_under_a_flood_of_posted_calls() {
+        let mut scanner = Scanner::of_cores(Vec::new());
+        let mut taken = 0;
+        let worked = look_closely(&mut scanner, |_| {
+            taken += BATCH;
+            Look { worked: true, posted: BATCH, is_enough: false }
+        });
+        assert!(worked && taken <= MOST_POSTED, "{taken} calls were taken in one turn");
+    }
+
+    #[test]
+    fn remote_calls_in_whole_batches_end_the_turn() {
+        let mut scanner = Scanner::of_cores(Vec::new());
+        let mut looks = 0;
+        look_closely(&mut scanner, |_| {
+            looks += 1;
+            Look { worked: true, posted: 0, is_enough: looks == 3 }
+        });
+        assert_eq!(looks, 3);
     }
 }

@@ -19,7 +19,7 @@
 
 enum { WORKERS_MAX = 8, STUCK_SECONDS = 30, FRAME_SLACK = 512 };
 /* No poll of a handler takes longer: a bound that holds on a machine whose host does something else. */
-#define POLL_BOUND_NS 5000000000LL
+#define POLL_BOUND_NS 15000000000LL
 
 /* Fields of /proc/ferry/counts that have to be as before, and frames_free, nearly. */
 static const char *const counted[] = {"tasks", "threads", "processes", "zombies", "file_tables", "descriptors"};

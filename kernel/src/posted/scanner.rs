@@ -132,7 +132,7 @@ impl Scanner {
     }
 
     /// One that looks at what is on these cores.
-    pub(super) fn of_cores(cores: Vec<&'static AtomicU32>) -> Scanner {
+    pub(crate) fn of_cores(cores: Vec<&'static AtomicU32>) -> Scanner {
         Scanner { cores, owned: Vec::new(), listed: Vec::new(), is_shared: false }
     }
 
