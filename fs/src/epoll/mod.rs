@@ -217,35 +217,62 @@ impl Epoll {
         interest.give_up();
     }
 
-    /// Takes what is ready, `most` events at most. What is level-triggered goes back into the list,
-    /// behind the others; the caller calls `pass_on` afterwards.
+    /// Takes what is ready, `most` events at most. What is level-triggered stays in the list, behind what
+    /// there was no room for; the caller calls `pass_on` afterwards.
     pub fn collect(&self, caller: &dyn Caller, most: usize) -> Vec<Delivery> {
-        let mut found = Vec::new();
-        let mut again = Vec::new();
+        let mut found: Vec<Delivery> = Vec::new();
         // What comes into the list from now on has its turn in the next call.
-        let end = self.state.lock().end;
+        let (mut next, end) = {
+            let state = self.state.lock();
+            (state.first, state.end)
+        };
         while found.len() < most {
             let interest = {
-                let mut state = self.state.lock();
-                let Some(first) = state.ready.first_entry().filter(|first| *first.key() < end)
-                else {
-                    break;
-                };
-                let interest = first.remove();
-                interest.place.store(NOWHERE, Ordering::Relaxed);
-                interest
+                let state = self.state.lock();
+                let Some((place, interest)) = state.ready.range(next..end).next() else { break };
+                next = place + 1;
+                interest.clone()
             };
-            let Some(file) = interest.file() else { continue };
-            let Some((event, before)) = interest.take(caller, &file) else { continue };
-            if interest.is_level_triggered() {
-                again.push(interest.clone());
+            let stays = interest.is_level_triggered();
+            // An event that comes after the look finds an interest that is not in the list, and puts it
+            // there. One that stays until its file was asked is asked once more when it goes.
+            if !stays && !self.take_out(&interest) {
+                continue;
             }
-            found.push(Delivery { interest, before, event });
+            let taken = match interest.file() {
+                Some(file) => {
+                    let taken = interest.take(caller, &file);
+                    if taken.is_none() && stays && self.take_out(&interest) {
+                        if !interest.look(caller, &file).is_empty() {
+                            self.push(&interest, false);
+                        }
+                    }
+                    taken
+                }
+                None => {
+                    self.take_out(&interest);
+                    None
+                }
+            };
+            if let Some((event, before)) = taken {
+                found.push(Delivery { interest, before, event });
+            }
         }
-        for interest in &again {
-            self.push(interest, false);
+        let is_more = || self.state.lock().ready.range(next..).next().is_some();
+        if found.len() >= most && is_more() {
+            for delivery in &found {
+                if self.take_out(&delivery.interest) {
+                    self.push(&delivery.interest, false);
+                }
+            }
         }
         found
+    }
+
+    /// Takes an interest out of the ready list; false when it was not there.
+    fn take_out(&self, interest: &Interest) -> bool {
+        let entry = self.state.lock().take_out(interest);
+        entry.is_some()
     }
 
     /// Whether something may be ready.

@@ -200,6 +200,13 @@ impl AddressSpace {
             })
     }
 
+    /// Writes all bytes, if the program may and their pages are there; else perhaps a part of them.
+    #[must_use]
+    pub fn put_all_now(&self, address: u64, from: &[u8]) -> bool {
+        is_user_range(address, from.len() as u64)
+            && self.lock().table.copy_in(VirtAddr(address), from) == from.len()
+    }
+
     /// The aligned 64-bit word at an address, if it is there at once.
     pub fn word_now(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];

@@ -124,7 +124,18 @@ pub fn answer_at_once(
         | number::select
         | number::rt_sigaction
         | number::rt_sigprocmask
-        | number::tgkill => {
+        | number::tgkill
+        | number::pselect6
+        | number::futex
+        | number::epoll_wait
+        | number::stat
+        | number::lstat
+        | number::newfstatat
+        | number::access
+        | number::faccessat
+        | number::readlink
+        | number::readlinkat
+        | number::fcntl => {
             let act = |space: &AddressSpace| match number {
                 number::read => file::read_at_once(thread, space, arguments),
                 number::write => file::write_at_once(thread, space, arguments),
@@ -137,7 +148,11 @@ pub fn answer_at_once(
                 number::rt_sigaction => signal::action_at_once(thread, space, arguments),
                 number::rt_sigprocmask => signal::mask_at_once(thread, space, arguments),
                 number::tgkill => signal::raise_at_once(thread, arguments),
-                _ => time::clock_at_once(thread, space, arguments),
+                number::pselect6 => file::pselect_at_once(thread, space, arguments),
+                number::futex => ipc::wake_at_once(thread, arguments),
+                number::epoll_wait => file::epoll_wait_at_once(thread, space, arguments),
+                number::clock_gettime => time::clock_at_once(thread, space, arguments),
+                _ => file::look_at_once(thread, number, arguments),
             };
             return catch(|| space.map_or_else(|| act(&thread.space()), act)).ok().flatten();
         }

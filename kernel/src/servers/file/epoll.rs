@@ -18,6 +18,7 @@ use zerocopy::IntoBytes;
 use super::descriptor::install;
 use super::poll::{read_mask, read_timeout};
 use crate::call::{Call, SysResult};
+use crate::memory::AddressSpace;
 use crate::process::{Interrupted, Thread};
 use crate::signal::signalfd::SignalFile;
 use crate::signal::with_mask;
@@ -184,6 +185,34 @@ impl Wait {
 fn deadline_of_ms(timeout_ms: i32) -> Option<u64> {
     let timeout_ms = u64::try_from(timeout_ms).ok()?;
     Some(if timeout_ms == 0 { 0 } else { time::now_ns().saturating_add(timeout_ms * 1_000_000) })
+}
+
+/// An `epoll_wait` for few events that are there, or that does not wait. `None` when anything stands in the
+/// way: nothing has been taken then.
+pub fn epoll_wait_at_once(
+    thread: &Thread,
+    space: &AddressSpace,
+    arguments: &[u64; 6],
+) -> Option<u64> {
+    let [descriptor, address, most, timeout_ms, ..] = *arguments;
+    let most = usize::try_from(most as i32).ok().filter(|most| (1..BATCH).contains(most))?;
+    let instance = thread.file(descriptor as i32).ok().filter(|file| !file.is_path_only())?;
+    let epoll = Epoll::of(&instance).ok()?;
+    if !space.is_there(address, (most * size_of::<EpollEvent>()) as u64, true) {
+        return None;
+    }
+    let found = epoll.collect(thread, most);
+    if found.is_empty() && timeout_ms as i32 != 0 {
+        return None;
+    }
+    let events: Vec<EpollEvent> = found.iter().map(|delivery| delivery.event).collect();
+    let is_written = space.put_all_now(address, events.as_bytes());
+    if !is_written {
+        epoll.give_back(&found);
+    }
+    // Level-triggered events are in the list still, and there may be more than were asked for.
+    epoll.pass_on();
+    is_written.then_some(found.len() as u64)
 }
 
 pub async fn epoll_wait(call: &Call) -> SysResult {

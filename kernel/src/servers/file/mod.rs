@@ -52,12 +52,13 @@ use policy::table::number;
 use crate::call::{self, Call, SysResult};
 use extended::Target;
 
+pub use epoll::epoll_wait_at_once;
 pub use descriptor::{descriptor_limit, pipe, pipe2};
 pub use directory::seek_at_once;
 pub use mount::{offer, sync_all};
 pub use owner::tell as tell_owner;
-pub use poll::{continue_poll, poll_at_once, select_at_once};
-pub use status::status_at_once;
+pub use poll::{continue_poll, poll_at_once, pselect_at_once, select_at_once};
+pub use status::{look_at_once, status_at_once};
 pub use support::path;
 pub use transfer::{pread_at_once, pwrite_at_once, read_at_once, write_at_once};
 pub use volumes::acct;

@@ -407,11 +407,34 @@ impl Watched {
 /// A `select` of descriptors below 1024 of which one has something, or that does not wait. `None` when
 /// anything stands in the way: `select` does it properly then.
 pub fn select_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
+    select_of(thread, space, arguments, 1_000_000)
+}
+
+/// The same for a `pselect6` that leaves the signal mask alone.
+pub fn pselect_at_once(
+    thread: &Thread,
+    space: &AddressSpace,
+    arguments: &[u64; 6],
+) -> Option<u64> {
+    let mut mask = [0_u64; 2];
+    if arguments[5] != 0 && (!space.get_now(arguments[5], mask.as_mut_bytes()) || mask[0] != 0) {
+        return None;
+    }
+    select_of(thread, space, arguments, 1_000_000_000)
+}
+
+/// `second` is what the smaller part of the time counts up to.
+fn select_of(
+    thread: &Thread,
+    space: &AddressSpace,
+    arguments: &[u64; 6],
+    second: u64,
+) -> Option<u64> {
     let count = usize::try_from(arguments[0] as i32).ok()?;
     if count <= FEW {
-        select_few::<{ FEW / WORD_BITS }>(thread, space, arguments, count)
+        select_few::<{ FEW / WORD_BITS }>(thread, space, arguments, count, second)
     } else if count <= 1024 {
-        select_few::<{ 1024 / WORD_BITS }>(thread, space, arguments, count)
+        select_few::<{ 1024 / WORD_BITS }>(thread, space, arguments, count, second)
     } else {
         None
     }
@@ -422,6 +445,7 @@ fn select_few<const WORDS: usize>(
     space: &AddressSpace,
     arguments: &[u64; 6],
     count: usize,
+    second: u64,
 ) -> Option<u64> {
     let [_, reading, writing, exceptional, timeout, _] = *arguments;
     let addresses = [reading, writing, exceptional];
@@ -431,7 +455,7 @@ fn select_few<const WORDS: usize>(
     }
     let waits = timeout == 0 || time != [0; 2];
     // The long way judges what is no proper time.
-    if i64::try_from(time[0]).is_err() || time[1] >= 1_000_000 {
+    if i64::try_from(time[0]).is_err() || time[1] >= second {
         return None;
     }
     let files = thread.files();

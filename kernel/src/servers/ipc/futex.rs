@@ -7,9 +7,10 @@ use abi::futex::{self as flags, decode_wake_operation};
 use abi::time::{CLOCK_MONOTONIC, CLOCK_REALTIME, Timespec};
 use base::time;
 
-use crate::call::{Call, SysResult};
+use crate::call::{Call, SysResult, encode};
 use crate::futex::{self, Patience, Word};
-use crate::memory::Access;
+use crate::memory::{Access, UserMemory};
+use crate::process::Thread;
 
 async fn word(call: &Call, index: usize, operation: u32) -> Result<Word, Errno> {
     word_for(call, index, operation, Access::READ).await
@@ -58,6 +59,17 @@ async fn deadline(call: &Call, operation: u32) -> Result<Option<u64>, Errno> {
         flags::FUTEX_LOCK_PI => on_monotonic(timeout_ns, true),
         _ => on_monotonic(timeout_ns, is_wall_time),
     }))
+}
+
+/// `FUTEX_WAKE` of a private word, which neither waits nor looks at the word. `None` for everything else.
+pub fn wake_at_once(thread: &Thread, arguments: &[u64; 6]) -> Option<u64> {
+    let [address, operation, value, ..] = *arguments;
+    if operation as u32 != flags::FUTEX_WAKE | flags::FUTEX_PRIVATE_FLAG {
+        return None;
+    }
+    let word = Word::new(UserMemory::new(thread.space()), address, true);
+    let woken = word.and_then(|word| word.wake(wake_count(value as u32), flags::MATCH_ANY));
+    Some(encode(woken.map(|count| count as u64)))
 }
 
 /// `futex(address, operation, value, timeout, second, last)`

@@ -11,7 +11,7 @@ use policy::table::number;
 
 use crate::call::{self, Call, SysResult};
 
-pub use futex::continue_futex_wait;
+pub use futex::{continue_futex_wait, wake_at_once};
 
 /// Carries out a call of this class.
 pub async fn serve(call: &Call) -> SysResult {
