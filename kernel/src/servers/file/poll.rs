@@ -411,11 +411,7 @@ pub fn select_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6
 }
 
 /// The same for a `pselect6` that leaves the signal mask alone.
-pub fn pselect_at_once(
-    thread: &Thread,
-    space: &AddressSpace,
-    arguments: &[u64; 6],
-) -> Option<u64> {
+pub fn pselect_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
     let mut mask = [0_u64; 2];
     if arguments[5] != 0 && (!space.get_now(arguments[5], mask.as_mut_bytes()) || mask[0] != 0) {
         return None;
