@@ -136,6 +136,8 @@ fn a_trace_is_simulated_on_other_cores_and_locks() {
         "0..1000:500",
     ]);
     assert_eq!(sweep.lines().filter(|line| line.contains("giant-clh")).count(), 3, "{sweep}");
+    let costs = folder.prints(&["sim", "calibrate", "a.trace", "a.trace"]);
+    assert!(costs.contains("data_transfer = 0.0"), "{costs}");
     let explained = folder.prints(&["sim", "explain", "a.toml"]);
     assert!(explained.contains("applications themselves are the bound"), "{explained}");
 }

@@ -16,6 +16,7 @@
 
 pub mod accuracy;
 mod agenda;
+pub mod calibrate;
 pub mod closed;
 pub mod configuration;
 mod costs;

@@ -45,6 +45,13 @@ enum Action {
         /// The configuration.
         configuration: PathBuf,
     },
+    /// What sharing caches and memory costs, from traces of one program on one core and on two.
+    Calibrate {
+        /// Trace of one core.
+        one: PathBuf,
+        /// Trace of two cores, each with the same program.
+        two: PathBuf,
+    },
     /// How well published figures of three and four cores are predicted from those of one and two.
     Accuracy,
     /// Events per second, beside a bare binary heap.
@@ -73,9 +80,24 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
             traces::print(&text::explanation(&explanation))?;
             Ok(prepared.status())
         }
+        Action::Calibrate { one, two } => calibrate(one, two),
         Action::Accuracy => accuracy::run(),
         Action::Speed { cores, millions } => speed::run(usize::from(*cores), *millions),
     }
+}
+
+/// Prints the costs as a part of a configuration.
+fn calibrate(one: &Path, two: &Path) -> Result<u8> {
+    let found = sim::calibrate::calibrate(traces::open_merged(one)?, traces::open_merged(two)?)
+        .map_err(|error| Usage(error.to_string()))?;
+    traces::print(&format!(
+        "[costs]\n# the last call of the class was on the other core {:.1} % of the times\n\
+         data_transfer = {:.1}\nmemory_share = {:.4}\n",
+        found.switched * 100.0,
+        found.data_transfer_ns,
+        found.memory_share
+    ))?;
+    Ok(0)
 }
 
 /// Reads a configuration; what is wrong with it is a matter of the command line.

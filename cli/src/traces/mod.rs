@@ -152,7 +152,7 @@ pub fn open(file: &Path) -> Result<Reader<BufReader<File>>> {
 }
 
 /// All rings of a trace in the order of time.
-fn open_merged(file: &Path) -> Result<Merged<BufReader<File>>> {
+pub fn open_merged(file: &Path) -> Result<Merged<BufReader<File>>> {
     drop(open(file)?);
     Merged::open(|| File::open(file).map(BufReader::new))
         .with_context(|| format!("cannot read {}", file.display()))
