@@ -18,8 +18,10 @@ pub const AT_HOME: Errno = match Errno::from_number(601) {
     None => Errno::EAGAIN,
 };
 
-/// Where the answer to a thread's remote call arrives.
+/// Where the answer to a thread's remote call arrives. On a line of its own: both cores write to it, and the
+/// caller to what lies beside.
 #[derive(Default)]
+#[repr(align(64))]
 pub struct CallSlot {
     answer: AnswerSlot,
 }

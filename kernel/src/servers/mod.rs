@@ -18,7 +18,7 @@ pub mod signal;
 pub mod time;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use base::cpu::CpuId;
 use base::panic::catch;
@@ -50,8 +50,6 @@ pub struct Server {
     pub class: Class,
     core: AtomicUsize,
     queue: Ring<Request>,
-    /// Requests taken so far.
-    pub served: AtomicU64,
 }
 
 static SERVERS: Once<[Server; CLASS_COUNT]> = Once::new();
@@ -74,7 +72,6 @@ pub fn start(layout: &Layout) {
             class,
             core: AtomicUsize::new(place::server_core(layout, class)),
             queue: Ring::new(QUEUE_CAPACITY),
-            served: AtomicU64::new(0),
         })
     });
 }
@@ -183,8 +180,6 @@ impl Server {
 
     /// The next request, if there is one.
     pub fn take(&self) -> Option<Request> {
-        let request = self.queue.pop()?;
-        self.served.fetch_add(1, Ordering::Relaxed);
-        Some(request)
+        self.queue.pop()
     }
 }
