@@ -1,48 +1,16 @@
-/* Rules of Linux that an implementation easily gets wrong: whole appends, clamping before overlap, which
- * error comes first, what a terminal's master is told. */
+/* Rules of Linux that an implementation easily gets wrong: clamping before overlap, which error comes
+ * first, whom sockets and terminals tell of what. */
 #include "harness.h"
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
-#include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <termios.h>
 
 #ifndef RWF_APPEND
 #define RWF_APPEND 0x10
 #endif
-
-CASE(long_appends_stay_whole)
-{
-    enum { LENGTH = 3 << 20, WRITERS = 2 };
-    scratch();
-    close(file_with("file", "", 0));
-    char *buffer = mmap(0, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(buffer != MAP_FAILED);
-    pid_t writers[WRITERS];
-    for (int index = 0; index < WRITERS; index++) {
-        writers[index] = fork_or_fail();
-        if (writers[index] == 0) {
-            int fd = open("file", O_WRONLY | O_APPEND);
-            memset(buffer, 'a' + index, LENGTH);
-            CHECK_EQ(write(fd, buffer, LENGTH), LENGTH);
-            _exit(0);
-        }
-    }
-    for (int index = 0; index < WRITERS; index++)
-        CHECK_EXITED(writers[index], 0);
-    int fd = open("file", O_RDONLY);
-    for (int part = 0; part < WRITERS; part++) {
-        for (size_t done = 0; done < LENGTH;) {
-            ssize_t got = read(fd, buffer + done, LENGTH - done);
-            CHECK(got > 0);
-            done += (size_t)got;
-        }
-        CHECK_EQ(memcmp(buffer, buffer + 1, LENGTH - 1), 0);
-    }
-    CHECK_EQ(read(fd, buffer, 1), 0);
-}
 
 CASE(appending_at_the_position_moves_it)
 {
@@ -81,19 +49,6 @@ static void count_signal(int number)
     signals++;
 }
 
-CASE(sending_past_the_limit_signals)
-{
-    scratch();
-    int in = file_with("in", "0123456789", 10), out = file_with("out", "", 0);
-    struct rlimit limit = {4, RLIM_INFINITY};
-    CHECK_OK(setrlimit(RLIMIT_FSIZE, &limit));
-    signal(SIGXFSZ, count_signal);
-    CHECK_EQ(sendfile(out, in, 0, 10), 4);
-    CHECK_EQ(signals, 0);
-    CHECK_ERRNO(sendfile(out, in, 0, 10), EFBIG);
-    CHECK_EQ(signals, 1);
-}
-
 CASE(what_is_there_is_said_before_who_may)
 {
     scratch();
@@ -116,6 +71,39 @@ CASE(what_is_there_is_said_before_who_may)
     CHECK_EQ(fcntl(ends[0], F_SETPIPE_SZ, 0), 4096);
     CHECK_OK(fcntl(ends[0], F_SETFL, O_DIRECT));
     CHECK(fcntl(ends[0], F_GETFL) & O_DIRECT);
+}
+
+static void tell_me(int fd)
+{
+    signals = 0;
+    CHECK_OK(fcntl(fd, F_SETOWN, getpid()));
+    CHECK_OK(fcntl(fd, F_SETFL, O_ASYNC));
+}
+
+CASE(sockets_tell_their_owners)
+{
+    struct sockaddr_un name = {AF_UNIX, ""};
+    int pair[2];
+    signal(SIGIO, count_signal);
+    CHECK_OK(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair));
+    tell_me(pair[0]);
+    CHECK_EQ(write(pair[1], "x", 1), 1);
+    CHECK(signals > 0);
+    CHECK_OK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    tell_me(pair[0]);
+    CHECK_EQ(write(pair[1], "x", 1), 1);
+    CHECK(signals > 0);
+    signals = 0;
+    close(pair[1]);
+    CHECK(signals > 0);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0), other = socket(AF_UNIX, SOCK_STREAM, 0);
+    socklen_t length = sizeof name;
+    CHECK_OK(bind(listener, (struct sockaddr *)&name, sizeof name.sun_family));
+    CHECK_OK(getsockname(listener, (struct sockaddr *)&name, &length));
+    CHECK_OK(listen(listener, 5));
+    tell_me(listener);
+    CHECK_OK(connect(other, (struct sockaddr *)&name, length));
+    CHECK(signals > 0);
 }
 
 static int master = -1, slave = -1;
