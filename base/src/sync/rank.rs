@@ -46,10 +46,6 @@ classes! {
     PAIRS = 77;
     /// An inode; a parent before its child, with `lock_nested`.
     INODE = 80;
-    /// The inodes and operations of one file system on another machine.
-    REMOTE_FILES = 83;
-    /// What became of one such operation.
-    REMOTE_ANSWER = 84;
     /// The table of file locks.
     FILE_LOCKS = 85;
     /// The table of those who are told of files by signal.
@@ -88,6 +84,11 @@ classes! {
     FUTEX = 115;
     /// A page table; the parent's before the child's at fork, with `lock_nested`.
     PAGE_TABLE = 120;
+    /// The inodes and operations of one file system on another machine, or of one with two layers; an inode
+    /// that is let go of anywhere leaves them.
+    REMOTE_FILES = 163;
+    /// What became of one such operation.
+    REMOTE_ANSWER = 164;
     /// What is left of directories and files that have ended.
     GRAVE = 165;
     /// The queue of output to the host.

@@ -4,6 +4,7 @@ use super::*;
 use crate::metadata::Timestamp;
 use crate::pending::complete;
 use crate::tmpfs::Options;
+use abi::fs::{OpenFlags, RenameFlags};
 use base::task::block_on_host;
 
 fn done<R>(operation: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {

@@ -66,7 +66,7 @@ impl Content {
     /// The file has another size: pages past the end go, and the rest of the last one is zero. Gives the
     /// pages that went.
     pub fn cut(&mut self, size: u64) -> BTreeMap<u64, Frame> {
-        let gone = self.pages.split_off(&size.div_ceil(PAGE));
+        let gone = tree::split_off(&mut self.pages, &size.div_ceil(PAGE));
         let within = (size % PAGE) as usize;
         if within > 0
             && let Some(frame) = self.pages.get(&(size / PAGE))
@@ -187,11 +187,8 @@ impl Node {
             match self.bring_chunk(chunk, &handle) {
                 Ok(()) => {}
                 Err(Errno::EIOCBQUEUED) => result = Err(Errno::EIOCBQUEUED),
-                Err(error) if chunk > last => {
-                    // Ahead of what is wanted: not needed yet.
-                    let _ = error;
-                    break;
-                }
+                // Ahead of what is wanted: not needed yet.
+                Err(_) if chunk > last => break,
                 Err(error) => return Err(error),
             }
         }
