@@ -79,7 +79,9 @@ CASE(policies_are_checked)
     CHECK_ERRNO(get_policy(0, 0, 0, one, 0), EINVAL);
     CHECK_ERRNO(get_policy(0, 0, 0, 0, 1), EINVAL);
     CHECK_ERRNO(get_policy(0, 0, 0, 0, 5), EINVAL);
-    CHECK_ERRNO(get_policy(0, 0, 0, BAD_LOW, 2), EFAULT);
+    char *gone = pages(1, MAP_PRIVATE);
+    CHECK_OK(munmap(gone, PAGE));
+    CHECK_ERRNO(get_policy(0, 0, 0, gone, 2), EFAULT);
     CHECK_ERRNO(get_policy(BAD_KERNEL, 0, 0, 0, 0), EFAULT);
 }
 
