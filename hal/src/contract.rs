@@ -204,6 +204,8 @@ pub trait Contract: 'static {
 
     /// Name of the architecture as `uname -m` gives it.
     const NAME: &'static str;
+    /// Code that makes system calls for ever and touches no memory; for measuring a trap.
+    const TRAP_LOOP: &'static [u8];
 
     /// What the machine was started with.
     fn boot_info() -> &'static BootInfo;

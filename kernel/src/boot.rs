@@ -23,7 +23,7 @@ pub fn main() -> ! {
     machine::set(choose_layout(boot_info.cpu_count, &options), options.path);
     process::hand_in(run_user::start);
     stages::start(options.stages);
-    servers::start(machine::layout());
+    servers::start();
     posted::start();
     if !devices::start() {
         log::error!("there is no console device: programs have no streams and nobody to report to");

@@ -5,7 +5,6 @@
 //! live on it, and `run_user` tasks that were started on it. So a core may have both roles.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::future::Future;
 
 use abi::Errno;
@@ -66,10 +65,9 @@ async fn carry_out(request: Request, _share: Charge) {
     stages::served(request.call.number(), way, taken, handled);
 }
 
-/// The servers of one core, and the handlers of theirs that wait.
+/// What one core carries out: the requests of its servers, and the handlers that wait.
 struct Carrier<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> {
     core: CpuId,
-    servers: Vec<&'static Server>,
     pool: TaskPool<F>,
     /// A type of its own rather than a pointer: the future is made where it stays.
     make: M,
@@ -81,14 +79,7 @@ struct Carrier<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -
 
 impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carrier<F, M> {
     fn new(core: CpuId, make: M) -> Carrier<F, M> {
-        Carrier {
-            core,
-            servers: servers::all().iter().filter(|server| server.core() == core).collect(),
-            pool: TaskPool::new(POOL_CAPACITY),
-            make,
-            timed: None,
-            whole_batches: 0,
-        }
+        Carrier { core, pool: TaskPool::new(POOL_CAPACITY), make, timed: None, whole_batches: 0 }
     }
 
     /// Writes down the stages of the last posted call, now that its result is published.
@@ -114,6 +105,13 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carri
     }
 
     fn serve_one(&mut self, server: &'static Server) {
+        if server.core() != self.core {
+            // It has moved since somebody left a request here.
+            if !server.is_empty() {
+                machine::call_server(server.class);
+            }
+            return;
+        }
         for _ in 0..BATCH {
             let Some(request) = server.take() else { return };
             if self.timed.is_some() {
@@ -200,7 +198,7 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carri
     }
 
     fn has_requests(&self) -> bool {
-        self.servers.iter().any(|server| !server.is_empty())
+        servers::all().iter().any(|server| server.core() == self.core && !server.is_empty())
     }
 }
 

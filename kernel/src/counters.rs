@@ -21,6 +21,7 @@ use base::sync::Once;
 use base::task;
 use hal::Pending;
 use policy::choice::{Account, Choice};
+use policy::route::{CLASS_COUNT, Class};
 use policy::table::CALL_LIMIT;
 
 /// Call numbers per block of a `CallTable`.
@@ -322,16 +323,48 @@ pub fn note_remote(process: &ProcessCounters, number: usize) {
     process.count_trapped(number, REMOTE);
 }
 
-static RESTARTS: AtomicU64 = AtomicU64::new(0);
-
-/// A handler panicked, and its server goes on with the next request.
-pub fn note_restart() {
-    RESTARTS.fetch_add(1, Ordering::Relaxed);
+/// What panics made of the server of one class.
+struct RestartCells {
+    count: AtomicU64,
+    last_ns: AtomicU64,
+    last_call: AtomicU32,
 }
 
-/// Handlers that panicked since boot.
-pub fn restarts() -> u64 {
-    RESTARTS.load(Ordering::Relaxed)
+static RESTARTS: [RestartCells; CLASS_COUNT] = [const {
+    RestartCells {
+        count: AtomicU64::new(0),
+        last_ns: AtomicU64::new(0),
+        last_call: AtomicU32::new(0),
+    }
+}; CLASS_COUNT];
+
+/// How often handlers of a server panicked.
+#[derive(Clone, Copy, Debug)]
+pub struct Restarts {
+    /// Since boot.
+    pub count: u64,
+    /// When last, in nanoseconds since boot.
+    pub last_ns: u64,
+    /// Number of the call whose handler that was.
+    pub last_call: usize,
+}
+
+/// The handler of a call panicked, and its server goes on with the next request.
+pub fn note_restart(class: Class, number: usize) {
+    let cells = &RESTARTS[class as usize];
+    cells.last_ns.store(base::time::now_ns(), Ordering::Relaxed);
+    cells.last_call.store(u32::try_from(number).unwrap_or(u32::MAX), Ordering::Relaxed);
+    cells.count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Panics in handlers of a class.
+pub fn restarts(class: Class) -> Restarts {
+    let cells = &RESTARTS[class as usize];
+    Restarts {
+        count: cells.count.load(Ordering::Relaxed),
+        last_ns: cells.last_ns.load(Ordering::Relaxed),
+        last_call: cells.last_call.load(Ordering::Relaxed) as usize,
+    }
 }
 
 /// The answer of a call, and whether it took more than one look.

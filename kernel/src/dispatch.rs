@@ -39,7 +39,8 @@ pub async fn dispatch(call: &Call) -> SysResult {
 #[cold]
 fn failed(call: &Call, panicked: Panicked) -> Errno {
     if panicked == Panicked::Bug {
-        counters::note_restart();
+        let class = route::route(call.number()).map_or(Class::Other, |row| row.class);
+        counters::note_restart(class, call.number());
         log::error!("the handler of {} panicked; its call fails", route::name(call.number()));
     }
     panicked.into()

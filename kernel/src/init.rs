@@ -24,7 +24,7 @@ use crate::memory::StringList;
 use crate::process::{self, DirectoryContext, FileTable, Process, Thread, session};
 use crate::servers::file;
 use crate::signal::SignalInfo;
-use crate::{machine, root, run_user};
+use crate::{calibration, machine, root, run_user};
 
 /// Mode of the plain streams, as pipes have it.
 const STREAM_MODE: u32 = 0o600;
@@ -42,6 +42,7 @@ pub async fn run() {
         log::error!("no memory for the console channel");
         Machine::power_off();
     }
+    calibration::run().await;
     let report = match start_program(channel).await {
         Ok(process) => {
             let report = wait_for(&process).await;

@@ -12,6 +12,7 @@
 extern crate alloc;
 
 pub mod boot;
+pub mod calibration;
 pub mod call;
 pub mod choice;
 pub mod console;

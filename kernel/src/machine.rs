@@ -1,5 +1,5 @@
 //! What everybody may know of the machine: which cores are for what, the path in force, where threads
-//! live, and which cores are wanted.
+//! and servers live, and which cores are wanted.
 //!
 //! Layout and path are set once, at boot. The rest are words of one core each: its number of threads,
 //! written by itself, and a bit for each kind of work that others have left there.
@@ -10,8 +10,8 @@ use base::cpu::{CpuId, PerCpu};
 use base::sync::Once;
 use base::task;
 use policy::choice::Wanted;
-use policy::place::{CoreSet, Layout};
-use policy::route::{CLASS_COUNT, CallPath, Class};
+use policy::place::{self, CoreSet, Layout};
+use policy::route::{CLASS_COUNT, CLASSES, CallPath, Class};
 
 /// No path is fixed.
 const AUTO: u8 = u8::MAX;
@@ -23,6 +23,10 @@ static PATH: AtomicU8 = AtomicU8::new(AUTO);
 
 /// Says what the machine is to be; the first call counts.
 pub fn set(layout: Layout, path: Wanted) {
+    for class in CLASSES {
+        let core = place::server_core(&layout, class);
+        SERVER_CORES[class as usize].store(core, Ordering::Relaxed);
+    }
     LAYOUT.call_once(|| layout);
     let path = match path {
         Wanted::Fixed(path) => path as u8,
@@ -93,6 +97,30 @@ pub fn note_waiting(core: CpuId, class: Class) {
     WAITING.of(core).fetch_or(1 << class as u8, Ordering::Release);
 }
 
+/// The core that carries the server of each class.
+static SERVER_CORES: [AtomicUsize; CLASS_COUNT] = [const { AtomicUsize::new(0) }; CLASS_COUNT];
+
+/// The core that carries the server of a class.
+#[inline]
+pub fn server_core(class: Class) -> CpuId {
+    CpuId::new(SERVER_CORES[class as usize].load(Ordering::Acquire)).unwrap_or(CpuId::FIRST)
+}
+
+/// Something was queued for the server of a class: its core is told.
+pub fn call_server(class: Class) {
+    // Read once, after the push. If the server moves now, the core that had it passes the bit on.
+    let core = server_core(class);
+    note_waiting(core, class);
+    task::ring_doorbell(core);
+}
+
+/// Moves the server of a class to another core, with what is queued. Handlers that wait end where they
+/// began.
+pub fn move_server(class: Class, core: CpuId) {
+    SERVER_CORES[class as usize].store(core.index(), Ordering::Release);
+    call_server(class);
+}
+
 /// Takes note of what this core is wanted for: one bit per class whose server may have requests. Whoever
 /// leaves requests in a queue says so again (`note_waiting`).
 #[inline]
@@ -106,4 +134,48 @@ pub fn take_waiting() -> u32 {
 #[inline]
 pub fn is_any_waiting() -> bool {
     WAITING.here().load(Ordering::Relaxed) != 0
+}
+
+/// What was measured at boot, in nanoseconds; 0 is unknown.
+static TRAP_NS: AtomicU32 = AtomicU32::new(0);
+static WAKE_NS: [AtomicU32; hal::MAX_CPUS] = [const { AtomicU32::new(0) }; hal::MAX_CPUS];
+static FLIGHT_NS: [[AtomicU32; hal::MAX_CPUS]; hal::MAX_CPUS] =
+    [const { [const { AtomicU32::new(0) }; hal::MAX_CPUS] }; hal::MAX_CPUS];
+
+fn known(cell: &AtomicU32) -> Option<u32> {
+    Some(cell.load(Ordering::Relaxed)).filter(|ns| *ns != 0)
+}
+
+/// A trap and the return from it take so long.
+pub fn note_trap(ns: u32) {
+    TRAP_NS.store(ns, Ordering::Relaxed);
+}
+
+/// What a trap and the return from it take, in nanoseconds.
+pub fn trap_ns() -> Option<u32> {
+    known(&TRAP_NS)
+}
+
+/// A parked core takes so long to begin with work.
+pub fn note_wake(core: CpuId, ns: u32) {
+    WAKE_NS[core.index()].store(ns, Ordering::Relaxed);
+}
+
+/// Cores and what each takes to wake up, in nanoseconds.
+pub fn wakes() -> impl Iterator<Item = (usize, u32)> {
+    WAKE_NS.iter().enumerate().filter_map(|(core, cell)| Some((core, known(cell)?)))
+}
+
+/// A cache line takes so long from one core to the other.
+pub fn note_flight(one: CpuId, other: CpuId, ns: u32) {
+    FLIGHT_NS[one.index()][other.index()].store(ns, Ordering::Relaxed);
+}
+
+/// Pairs of cores and what a cache line takes from one to the other, in nanoseconds.
+pub fn flights() -> impl Iterator<Item = (usize, usize, u32)> {
+    let of_row = |(one, row): (usize, &'static [AtomicU32; hal::MAX_CPUS])| {
+        let cells = row.iter().enumerate();
+        cells.filter_map(move |(other, cell)| Some((one, other, known(cell)?)))
+    };
+    FLIGHT_NS.iter().enumerate().flat_map(of_row)
 }

@@ -27,6 +27,34 @@ pub enum Class {
 /// Number of classes.
 pub const CLASS_COUNT: usize = 8;
 
+/// All classes, in order.
+pub const CLASSES: [Class; CLASS_COUNT] = [
+    Class::File,
+    Class::Network,
+    Class::Process,
+    Class::Signal,
+    Class::Ipc,
+    Class::Memory,
+    Class::Time,
+    Class::Other,
+];
+
+impl Class {
+    /// Its name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::File => "file",
+            Class::Network => "network",
+            Class::Process => "process",
+            Class::Signal => "signal",
+            Class::Ipc => "ipc",
+            Class::Memory => "memory",
+            Class::Time => "time",
+            Class::Other => "other",
+        }
+    }
+}
+
 /// The way one call is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallPath {

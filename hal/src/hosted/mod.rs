@@ -107,6 +107,7 @@ fn stop(message: &str) -> ! {
 impl Contract for Machine {
     type Context = Context;
     const NAME: &'static str = "x86_64";
+    const TRAP_LOOP: &'static [u8] = &[];
 
     fn boot_info() -> &'static BootInfo {
         static INFO: OnceLock<BootInfo> = OnceLock::new();

@@ -46,6 +46,8 @@ pub struct Machine;
 impl Contract for Machine {
     type Context = Context;
     const NAME: &'static str = "x86_64";
+    /// `syscall`, and a jump back to it.
+    const TRAP_LOOP: &'static [u8] = &[0x0f, 0x05, 0xeb, 0xfc];
 
     fn boot_info() -> &'static BootInfo {
         start::boot_info()

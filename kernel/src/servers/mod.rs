@@ -3,7 +3,9 @@
 //! A server is a bounded queue of requests and a pool of handler futures. It belongs to one kernel
 //! core, whose loop takes its requests in turn and polls each handler right away: a call that
 //! finishes at the first poll costs no allocation and no second queue. A handler that has to wait
-//! stays behind as an ordinary task of that core while the next request runs.
+//! stays behind as an ordinary task of that core while the next request runs. Which core that is can
+//! change (`machine::move_server`): what is queued goes along, and a handler that waits ends where it
+//! began.
 //!
 //! A handler that panics fails its own call with `EIO`; its future is dropped with all it holds, the
 //! restart is counted, and the server goes on with the next request.
@@ -18,15 +20,12 @@ pub mod signal;
 pub mod time;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use base::cpu::CpuId;
 use base::panic::catch;
 use base::ring::Ring;
 use base::sync::Once;
-use base::task;
-use policy::place::{self, Layout};
-use policy::route::{self, CLASS_COUNT, Class};
+use policy::route::{self, CLASS_COUNT, CLASSES, Class};
 use policy::table::number;
 
 use crate::call::Call;
@@ -48,29 +47,16 @@ pub struct Request {
 pub struct Server {
     /// Which calls it carries out.
     pub class: Class,
-    core: AtomicUsize,
     queue: Ring<Request>,
 }
 
 static SERVERS: Once<[Server; CLASS_COUNT]> = Once::new();
 
-const CLASSES: [Class; CLASS_COUNT] = [
-    Class::File,
-    Class::Network,
-    Class::Process,
-    Class::Signal,
-    Class::Ipc,
-    Class::Memory,
-    Class::Time,
-    Class::Other,
-];
-
-/// Creates the servers and gives each its core. Called once, at boot.
-pub fn start(layout: &Layout) {
+/// Creates the servers. Called once, at boot.
+pub fn start() {
     SERVERS.call_once(|| {
         CLASSES.map(|class| Server {
             class,
-            core: AtomicUsize::new(place::server_core(layout, class)),
             queue: Ring::new(QUEUE_CAPACITY),
         })
     });
@@ -161,15 +147,14 @@ pub fn answer_at_once(
 impl Server {
     /// The core that carries this server.
     pub fn core(&self) -> CpuId {
-        CpuId::new(self.core.load(Ordering::Relaxed)).unwrap_or(CpuId::FIRST)
+        machine::server_core(self.class)
     }
 
     /// Puts a request into the queue and wakes the server's core if it is parked. Gives the request
     /// back when the queue is full.
     pub fn submit(&self, request: Request) -> Result<(), Request> {
         self.queue.push(request)?;
-        machine::note_waiting(self.core(), self.class);
-        task::ring_doorbell(self.core());
+        machine::call_server(self.class);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ const SOURCES: &str = "kernel/src";
 
 /// The floors of the kernel, the uppermost first.
 const FLOORS: &[Floor] = &[
-    ("boot and init", &["boot", "init", "main", "options", "root"]),
+    ("boot and init", &["boot", "calibration", "init", "main", "options", "root"]),
     ("cores", &["core_loop", "run_user"]),
     ("paths", &["choice", "dispatch", "request"]),
     ("servers", &["servers"]),

@@ -10,7 +10,7 @@ use fs::pseudo::{Directory, Entry, EntryNode, Listed};
 use fs::{Identity, NodeKind};
 
 use super::process::Subject;
-use super::{counters, network, number, process, settings, system, sysvipc};
+use super::{counters, machine, network, number, process, settings, system, sysvipc};
 use crate::process::table;
 
 /// Makes an entry with the inode number given.
@@ -97,6 +97,8 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
             ("counts", |number| Entry::file(number, Arc::new(system::counts))),
             ("counters", |number| Entry::file(number, Arc::new(counters::cores))),
             ("stages", |number| Entry::file(number, Arc::new(counters::stamps))),
+            ("servers", machine::servers),
+            ("machine", |number| Entry::file(number, Arc::new(machine::measured))),
             ("polls", |number| Entry::file(number, Arc::new(counters::handler_polls))),
             #[cfg(debug_assertions)]
             ("panic", super::fault::entry),

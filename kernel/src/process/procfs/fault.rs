@@ -17,6 +17,7 @@ use core::task::{Context, Waker};
 use abi::Errno;
 use fs::Identity;
 use fs::pseudo::{Content, Entry};
+use policy::route::CLASSES;
 
 use crate::{counters, injection};
 
@@ -49,7 +50,8 @@ pub(super) fn entry(number: u64) -> Entry {
 
 impl Content for Fault {
     fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
-        Ok(format!("restarts {}\n", counters::restarts()).into_bytes())
+        let restarts: u64 = CLASSES.iter().map(|class| counters::restarts(*class).count).sum();
+        Ok(format!("restarts {restarts}\n").into_bytes())
     }
 
     fn write(&self, _: &Identity, _: u64, bytes: &[u8]) -> Result<usize, Errno> {

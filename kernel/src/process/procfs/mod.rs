@@ -11,6 +11,7 @@
 //!   sysvipc/             sysvipc.rs
 //!   PID/ferry            counters.rs: what the process called, and by which path
 //!   ferry/counters       counters.rs: what each core did
+//!   ferry/servers        machine.rs: where servers are carried; machine: what was measured at boot
 //!   ferry/counts         what exists now, for tests that look for leaks
 //!   ferry/panic          fault.rs: makes a handler or the kernel panic, in checked builds only
 //! /sys                   sysfs.rs
@@ -25,6 +26,7 @@ mod descriptors;
 mod directory;
 #[cfg(debug_assertions)]
 mod fault;
+mod machine;
 mod memory;
 mod network;
 mod process;
