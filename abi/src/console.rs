@@ -78,6 +78,9 @@ pub enum FrameKind {
     /// Kernel to host: where the time of one kind of call went. Payload: `StageTotals`. One frame per
     /// kind of call, before `Counters`, if the kernel was asked to time the stages.
     Stages = 23,
+    /// Kernel to host: where the rings of trace records are. Payload: `trace::ring::Rings`. Once, before the
+    /// program starts, if calls are traced.
+    Trace = 24,
 }
 
 impl FrameKind {
@@ -98,6 +101,7 @@ impl FrameKind {
             21 => FrameKind::Terminal,
             22 => FrameKind::Counters,
             23 => FrameKind::Stages,
+            24 => FrameKind::Trace,
             _ => return None,
         })
     }

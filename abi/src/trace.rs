@@ -9,6 +9,7 @@ mod duration;
 mod file;
 mod kinds;
 mod record;
+pub mod ring;
 
 pub use duration::{Duration, LONGEST};
 pub use file::{Block, Chunk, End, HEADER_BYTES, Header, HeaderError, Origin, VERSION, checksum};

@@ -9,7 +9,7 @@ use policy::choice::Wanted;
 use policy::place::{self, CoreSet, Layout};
 
 use crate::{
-    core_loop, devices, init, machine, options, posted, process, run_user, servers, stages,
+    core_loop, devices, init, machine, options, posted, process, run_user, servers, stages, trace,
 };
 
 /// The kernel's first Rust function, on core 0 with one stack and no memory allocator.
@@ -22,7 +22,11 @@ pub fn main() -> ! {
     base::logging::start(options.log);
     machine::set(choose_layout(boot_info.cpu_count, &options), options.path);
     process::hand_in(run_user::start);
-    stages::start(options.stages);
+    let is_traced = options.trace != 0 && trace::start(options.trace);
+    if options.trace != 0 && !is_traced {
+        log::error!("no memory for rings of {} records: nothing is traced", options.trace);
+    }
+    stages::start(options.stages, is_traced);
     servers::start();
     posted::start();
     if !devices::start() {

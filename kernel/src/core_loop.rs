@@ -6,6 +6,8 @@
 
 use alloc::sync::Arc;
 use core::future::Future;
+use core::pin::pin;
+use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use abi::console::call_way;
@@ -55,14 +57,24 @@ pub fn serve_interrupts() {
 #[inline]
 async fn carry_out(request: Request, _share: Charge) {
     let taken = stages::stamp();
-    let result = dispatch::dispatch(&request.call).await;
+    let handler = pin!(dispatch::dispatch(&request.call));
+    let (result, waited) = stages::with_waits(handler).await;
     let handled = stages::stamp();
-    request.call.thread.answer(result);
-    let way = match request.call.thread {
-        Caller::Trapped { .. } => call_way::REMOTE,
-        Caller::Posted { .. } => call_way::POSTED,
-    };
-    stages::served(request.call.number(), way, taken, handled);
+    let (number, caller) = (request.call.number(), &request.call.thread);
+    match caller {
+        Caller::Trapped { thread, .. } => {
+            if let Some(served) = stages::served_here(taken, handled, waited) {
+                thread.slot.note_served(served);
+            }
+            caller.answer(result);
+            stages::served(number, call_way::REMOTE, taken, handled);
+        }
+        Caller::Posted { .. } => {
+            caller.answer(result);
+            let core = caller.core.load(Ordering::Relaxed);
+            stages::posted(number, caller.number(), core, (taken, handled, waited));
+        }
+    }
 }
 
 /// What one core carries out: the requests of its servers, and the handlers that wait.
@@ -71,8 +83,9 @@ struct Carrier<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -
     pool: TaskPool<F>,
     /// A type of its own rather than a pointer: the future is made where it stays.
     make: M,
-    /// Number and stamps of the posted call that was carried out last and is not written down yet.
-    timed: Option<(usize, u64, u64)>,
+    /// The posted call that was carried out last and is not written down yet: its number, its thread, that
+    /// one's core, and its stamps.
+    timed: Option<(usize, u32, usize, (u64, u64, u64))>,
     /// Batches that came to their end before their queue did, since everything else had its turn.
     whole_batches: u32,
 }
@@ -84,8 +97,8 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carri
 
     /// Writes down the stages of the last posted call, now that its result is published.
     fn write_down(&mut self) {
-        if let Some((number, taken, handled)) = self.timed.take() {
-            stages::served(number, call_way::POSTED, taken, handled);
+        if let Some((number, thread, core, stamps)) = self.timed.take() {
+            stages::posted(number, thread, core, stamps);
         }
     }
 
@@ -123,6 +136,9 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carri
             match servers::answer_at_once(number, arguments, thread, None) {
                 Some(value) => {
                     let handled = stages::stamp();
+                    if let Some(served) = stages::served_here(taken, handled, 0) {
+                        thread.slot.note_served(served);
+                    }
                     thread.answer(Ok(value));
                     stages::served(number, call_way::REMOTE, taken, handled);
                 }
@@ -171,7 +187,8 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carri
         let taken = stages::stamp();
         match servers::answer_at_once(number, &posted.arguments, thread, Some(space)) {
             Some(value) => {
-                self.timed = Some((number, taken, stages::stamp()));
+                let core = thread.core.load(Ordering::Relaxed);
+                self.timed = Some((number, thread.number(), core, (taken, stages::stamp(), 0)));
                 Served::Done(value)
             }
             None => self.serve_slowly(syspage, posted),

@@ -19,10 +19,12 @@ use abi::console::{CORE_COUNTERS, CoreCounters};
 use base::cpu::{CpuId, PerCpu};
 use base::sync::Once;
 use base::task;
-use hal::Pending;
+use hal::{Contract, Machine, Pending};
 use policy::choice::{Account, Choice};
 use policy::route::{CLASS_COUNT, Class};
 use policy::table::CALL_LIMIT;
+
+use crate::stages;
 
 /// Call numbers per block of a `CallTable`.
 const BLOCK: usize = 64;
@@ -373,6 +375,8 @@ pub struct Watched<T> {
     pub output: T,
     /// The caller was suspended.
     pub waited: bool,
+    /// For how many ticks, when stages are written down.
+    pub waited_ticks: u64,
 }
 
 /// Waits for a trapped call, and notes it when that takes more than one look. The future stays where it
@@ -384,15 +388,20 @@ pub async fn watch<F: Future>(
     mut future: Pin<&mut F>,
 ) -> Watched<F::Output> {
     let mut waited = false;
+    let (mut waited_ticks, mut paused) = (0, 0);
     poll_fn(|context| {
+        if paused != 0 {
+            waited_ticks += Machine::cycles().wrapping_sub(paused);
+        }
         let poll = future.as_mut().poll(context);
+        paused = stages::stamp();
         if poll.is_pending() && !waited {
             waited = true;
             let column = if is_remote { REMOTE_WAITS } else { LOCAL_WAITS };
             process.count_trapped(number, column);
         }
         match poll {
-            Poll::Ready(output) => Poll::Ready(Watched { output, waited }),
+            Poll::Ready(output) => Poll::Ready(Watched { output, waited, waited_ticks }),
             Poll::Pending => Poll::Pending,
         }
     })

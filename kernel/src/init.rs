@@ -24,7 +24,7 @@ use crate::memory::StringList;
 use crate::process::{self, DirectoryContext, FileTable, Process, Thread, session};
 use crate::servers::file;
 use crate::signal::SignalInfo;
-use crate::{calibration, machine, root, run_user};
+use crate::{calibration, machine, root, run_user, trace};
 
 /// Mode of the plain streams, as pipes have it.
 const STREAM_MODE: u32 = 0o600;
@@ -41,6 +41,9 @@ pub async fn run() {
     if task::spawn(machine::device_core(), channel.pump()).is_err() {
         log::error!("no memory for the console channel");
         Machine::power_off();
+    }
+    if let Some(rings) = trace::rings() {
+        channel.announce_trace(&rings);
     }
     calibration::run().await;
     let report = match start_program(channel).await {

@@ -38,3 +38,4 @@ pub mod signal;
 pub mod socket;
 pub mod stages;
 pub mod time;
+pub mod trace;

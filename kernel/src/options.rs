@@ -25,6 +25,8 @@ pub struct Options {
     pub stages: bool,
     /// Whether the root is that of the host, seen through a layer in memory (`ferry.root=ram|host`).
     pub is_root_of_host: bool,
+    /// Records of the trace that each core has room for; 0 for none (`ferry.trace=RECORDS`).
+    pub trace: u32,
 }
 
 impl Default for Options {
@@ -36,6 +38,7 @@ impl Default for Options {
             log: LevelFilter::Warn,
             stages: false,
             is_root_of_host: false,
+            trace: 0,
         }
     }
 }
@@ -125,6 +128,7 @@ fn apply(options: &mut Options, name: &str, value: &str) -> Option<()> {
             options.is_root_of_host = matches!(value, "ram" | "host").then_some(value == "host")?
         }
         "stages" => options.stages = matches!(value, "0" | "1").then_some(value == "1")?,
+        "trace" => options.trace = value.parse().ok()?,
         _ => return None,
     }
     Some(())

@@ -151,7 +151,7 @@ async fn run(
                 let answer = pin!(request::answer(&thread));
                 let mut result =
                     counters::watch(&thread.process.counters, number, true, answer).await.output;
-                stages::answered(number, trapped, sent);
+                note_answer(&thread, number, (trapped, sent));
                 if result == Err(call::AT_HOME) {
                     let arguments = context.call_arguments();
                     result = at_home(&thread, number, arguments, trapped, false).await;
@@ -285,7 +285,7 @@ fn stay_in_user_mode(
     space: &Arc<AddressSpace>,
     slice: &Slice,
 ) -> Stop {
-    counters::note_entry(thread.tid().0.unsigned_abs(), &thread.counters);
+    counters::note_entry(thread.number(), &thread.counters);
     loop {
         if task::has_ready() {
             time::interrupt_at(slice.end_ns(task::has_woken()));
@@ -321,7 +321,7 @@ fn stay_in_user_mode(
                     Some(value) => {
                         counters::note_local(&thread.process.counters, number);
                         context.set_return_value(value);
-                        stages::local(number, trapped, taken);
+                        stages::local(number, thread.number(), (trapped, taken), 0);
                         if is_timed {
                             note_cost(thread, number, false, begin_ns);
                         }
@@ -340,7 +340,7 @@ fn stay_in_user_mode(
                         return Stop::Local { number, trapped, is_timed };
                     }
                     Some(result) => {
-                        stages::answered(number, trapped, sent);
+                        note_answer(thread, number, (trapped, sent));
                         finish_call(thread, context, number, result);
                         if is_timed {
                             note_cost(thread, number, true, begin_ns);
@@ -351,6 +351,12 @@ fn stay_in_user_mode(
             }
         }
     }
+}
+
+/// The answer to a remote call is here; stamps of its trap and of its being sent.
+#[inline]
+fn note_answer(thread: &Thread, number: usize, stamps: (u64, u64)) {
+    stages::answered(number, thread.number(), stamps, || thread.slot.served());
 }
 
 /// Has a call carried out on this core by its handler.
@@ -366,7 +372,7 @@ async fn at_home(
     let call = Call::trapped(thread, number, arguments);
     let handler = pin!(dispatch::dispatch(&call));
     let watched = counters::watch(&thread.process.counters, number, false, handler).await;
-    stages::local(number, trapped, trapped);
+    stages::local(number, thread.number(), (trapped, trapped), watched.waited_ticks);
     if is_timed && !watched.waited {
         note_cost(thread, number, false, begin_ns);
     }
@@ -383,7 +389,7 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
             let answer = pin!(request::remote(thread, number, arguments));
             let result =
                 counters::watch(&thread.process.counters, number, true, answer).await.output;
-            stages::answered(number, trapped, trapped);
+            note_answer(thread, number, (trapped, trapped));
             match result {
                 Err(call::AT_HOME) => at_home(thread, number, arguments, trapped, false).await,
                 result => result,
@@ -396,8 +402,9 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
         None => {
             counters::note_local(&thread.process.counters, number);
             let call = Call::trapped(thread, number, arguments);
-            let result = dispatch::dispatch_local(&call, context).await;
-            stages::local(number, trapped, trapped);
+            let handler = pin!(dispatch::dispatch_local(&call, context));
+            let (result, waited) = stages::with_waits(handler).await;
+            stages::local(number, thread.number(), (trapped, trapped), waited);
             result
         }
     };

@@ -4,16 +4,20 @@
 //! trapped --enter--> sent --fly-in--> taken --handle--> handled --fly-out--> answered --exit-->
 //! ```
 //!
-//! Off unless the boot option `ferry.stages=1` says otherwise; then it costs a branch per stage. What is
+//! Off unless the boot option `ferry.stages=1` or `ferry.trace=RECORDS` says otherwise; then it costs a
+//! branch per stage. What is
 //! written down is the processor's time stamp, summed with wrapping, so that a program that sums its own
 //! stamps around its calls gets the means of the stages that begin or end in user mode: *enter* from
 //! before the trap, *exit*, and all flights of a posted call. Each core sums what happens on it, the
 //! caller's core once the answer is there, the serving core once it is published: nobody waits for it.
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::future::{Future, poll_fn};
+use core::pin::Pin;
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use abi::console::{StageTotals, call_way};
+use abi::trace::Path;
 use base::cpu::{CpuId, PerCpu};
 use base::sync::Once;
 use base::time;
@@ -21,8 +25,15 @@ use hal::{Contract, Machine};
 use policy::table::CALL_LIMIT;
 
 use crate::counters::Counter;
+use crate::trace::{self, Served, Traced};
 
-static IS_ON: AtomicBool = AtomicBool::new(false);
+/// Stages are summed.
+const SUMS: u8 = 1;
+/// Every call is recorded (`trace`).
+const TRACE: u8 = 2;
+
+/// What is done with stamps.
+static USES: AtomicU8 = AtomicU8::new(0);
 
 /// Sums of stamps of one kind of call; those of the caller's core, then those of the serving core.
 struct Sums {
@@ -40,15 +51,22 @@ type Table = [[Sums; call_way::COUNT]; CALL_LIMIT];
 /// One table per core, which alone adds to it; made when its core first has something to write down.
 static TABLES: PerCpu<Once<Box<Table>>> = PerCpu::new([const { Once::new() }; hal::MAX_CPUS]);
 
-/// Switches the stages on or off. Called once, at boot.
-pub fn start(is_on: bool) {
-    IS_ON.store(is_on, Ordering::Relaxed);
+/// Says what is done with stamps. Called once, at boot.
+pub fn start(is_summed: bool, is_traced: bool) {
+    let uses = if is_summed { SUMS } else { 0 } | if is_traced { TRACE } else { 0 };
+    USES.store(uses, Ordering::Relaxed);
 }
 
-/// Whether stages are written down.
+/// Whether anything is done with stamps.
 #[inline]
 pub fn is_on() -> bool {
-    IS_ON.load(Ordering::Relaxed)
+    USES.load(Ordering::Relaxed) != 0
+}
+
+/// Whether every call is recorded.
+#[inline]
+fn is_traced() -> bool {
+    USES.load(Ordering::Relaxed) & TRACE != 0
 }
 
 /// A moment, when stages are written down; else 0, at the price of a branch.
@@ -57,13 +75,47 @@ pub fn stamp() -> u64 {
     if is_on() { Machine::cycles() } else { 0 }
 }
 
-/// The answer to a call that travelled is back at its caller. `trapped` and `sent` are its stamps.
+/// Polls a handler to its end; its answer, and for how many ticks it waited between polls, when stages
+/// are written down.
+pub async fn with_waits<F: Future>(mut future: Pin<&mut F>) -> (F::Output, u64) {
+    let (mut waited, mut paused) = (0, 0);
+    poll_fn(|context| {
+        if paused != 0 {
+            waited += Machine::cycles().wrapping_sub(paused);
+        }
+        let poll = future.as_mut().poll(context);
+        paused = stamp();
+        poll.map(|output| (output, waited))
+    })
+    .await
+}
+
+/// The answer to a call that travelled is back at its caller, the thread of this number. `trapped` and
+/// `sent` are its stamps; `served` says what the other core left.
 #[inline]
-pub fn answered(number: usize, trapped: u64, sent: u64) {
-    if sent != 0 {
-        let answered = Machine::cycles();
-        with(number, call_way::REMOTE, |sums| sums.add_caller(trapped, sent, answered));
+pub fn answered(
+    number: usize,
+    thread: u32,
+    (trapped, sent): (u64, u64),
+    served: impl FnOnce() -> Served,
+) {
+    if sent == 0 {
+        return;
     }
+    let answered = Machine::cycles();
+    with(number, call_way::REMOTE, |sums| sums.add_caller(trapped, sent, answered));
+    if is_traced() {
+        let (path, core) = (Path::Remote, CpuId::current().index());
+        let served = served();
+        trace::write(&Traced { number, thread, core, path, trapped, sent, served, answered });
+    }
+}
+
+/// A call of another core's thread was carried out here, and its result is about to be published; what
+/// the thread's core should know, when calls are recorded.
+#[inline]
+pub fn served_here(taken: u64, handled: u64, waited: u64) -> Option<Served> {
+    is_traced().then(|| Served { taken, handled, waited, core: CpuId::current().index() })
 }
 
 /// A call was carried out for a caller elsewhere, and its result is published. `taken` and `handled`
@@ -75,20 +127,41 @@ pub fn served(number: usize, way: usize, taken: u64, handled: u64) {
     }
 }
 
-/// A call was carried out on its caller's core. `trapped` and `taken` are its stamps.
+/// As `served`, for a call that a thread posted, whose core was `core`: nobody else knows its end.
 #[inline]
-pub fn local(number: usize, trapped: u64, taken: u64) {
-    if taken != 0 {
-        let handled = Machine::cycles();
-        with(number, call_way::LOCAL, |sums| {
-            sums.add_caller(trapped, taken, handled);
-            sums.add_server(taken, handled);
-        });
+pub fn posted(number: usize, thread: u32, core: usize, (taken, handled, waited): (u64, u64, u64)) {
+    served(number, call_way::POSTED, taken, handled);
+    if let Some(served) = served_here(taken, handled, waited) {
+        let path = Path::Posted;
+        let (trapped, sent, answered) = (taken, taken, handled);
+        trace::write(&Traced { number, thread, core, path, trapped, sent, served, answered });
+    }
+}
+
+/// A call was carried out on its caller's core. `trapped` and `taken` are its stamps; its handler waited
+/// for so many ticks.
+#[inline]
+pub fn local(number: usize, thread: u32, (trapped, taken): (u64, u64), waited: u64) {
+    if taken == 0 {
+        return;
+    }
+    let handled = Machine::cycles();
+    with(number, call_way::LOCAL, |sums| {
+        sums.add_caller(trapped, taken, handled);
+        sums.add_server(taken, handled);
+    });
+    if let Some(served) = served_here(taken, handled, waited) {
+        let (path, core) = (Path::Local, served.core);
+        let (sent, answered) = (taken, handled);
+        trace::write(&Traced { number, thread, core, path, trapped, sent, served, answered });
     }
 }
 
 #[cold]
 fn with(number: usize, way: usize, add: impl FnOnce(&Sums)) {
+    if USES.load(Ordering::Relaxed) & SUMS == 0 {
+        return;
+    }
     let table = TABLES.here().call_once(new_table);
     if let Some(sums) = table.get(number).and_then(|ways| ways.get(way)) {
         add(sums);
@@ -203,10 +276,12 @@ mod tests {
 
     #[test]
     fn nothing_is_written_down_while_it_is_off() {
-        local(CALL_LIMIT - 1, stamp(), stamp());
+        local(CALL_LIMIT - 1, 7, (stamp(), stamp()), 0);
         assert!(!all().any(|(number, _, _)| number == CALL_LIMIT - 1));
+        USES.store(SUMS, Ordering::Relaxed);
         with(CALL_LIMIT - 1, call_way::LOCAL, |sums| sums.add_server(1, 2));
         with(CALL_LIMIT, call_way::LOCAL, |sums| sums.add_server(1, 2));
+        USES.store(0, Ordering::Relaxed);
         assert_eq!(all().filter(|(number, _, _)| *number >= CALL_LIMIT - 1).count(), 1);
     }
 }

@@ -50,6 +50,13 @@ impl Doorbell {
         self.0.load(Ordering::Relaxed) != AWAKE && self.0.swap(AWAKE, Ordering::Relaxed) != AWAKE
     }
 
+    /// Whether the core is neither halted nor in user mode. A hint.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(crate) fn is_awake(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == AWAKE
+    }
+
     /// Whether the core is halted or about to be. A hint.
     #[cfg(not(loom))]
     #[inline]

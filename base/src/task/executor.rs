@@ -235,6 +235,13 @@ pub fn is_parked(core: CpuId) -> bool {
     EXECUTORS.of(core).doorbell.is_parked()
 }
 
+/// How many other cores are in the kernel now. A hint.
+pub fn others_in_kernel() -> u8 {
+    let here = CpuId::current();
+    CpuId::all().filter(|core| *core != here && EXECUTORS.of(*core).doorbell.is_awake()).count()
+        as u8
+}
+
 /// Whether this core has tasks to poll.
 #[inline]
 pub fn has_ready() -> bool {

@@ -42,6 +42,8 @@ pub struct Machine<'a> {
     pub cpus: usize,
     /// Memory, in MiB.
     pub memory_mib: u64,
+    /// A file of that size to be the memory, where somebody looks into it.
+    pub memory: Option<&'a File>,
     /// A plugin of QEMU with its options.
     pub plugin: Option<String>,
     /// Directories of this machine that the guest sees.
@@ -104,7 +106,17 @@ pub fn start(machine: &Machine<'_>) -> Result<(Running, Connections)> {
 
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(LAUNCH_COMMAND).arg(std::process::id().to_string()).arg("--").arg(&qemu);
-    command.args(["-M", "microvm,rtc=on,pit=on,isa-serial=on", "-accel", "tcg,thread=multi"]);
+    let mut board = "microvm,rtc=on,pit=on,isa-serial=on".to_string();
+    if let Some(memory) = machine.memory {
+        rustix::io::fcntl_setfd(memory, FdFlags::empty())?;
+        let (number, size) = (memory.as_raw_fd(), machine.memory_mib);
+        let object = format!(
+            "memory-backend-file,id=ram,share=on,size={size}M,mem-path=/proc/self/fd/{number}"
+        );
+        command.args(["-object", &object]);
+        board.push_str(",memory-backend=ram");
+    }
+    command.args(["-M", &board, "-accel", "tcg,thread=multi"]);
     command.args(["-cpu", "max", "-smp", &machine.cpus.to_string()]);
     command.args(["-m", &format!("{}M", machine.memory_mib)]);
     command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
@@ -126,7 +138,9 @@ pub fn start(machine: &Machine<'_>) -> Result<(Running, Connections)> {
 
     let mut child = command.spawn().context("cannot start QEMU")?;
     let messages = child.stderr.take();
-    rustix::io::fcntl_setfd(machine.initramfs, FdFlags::CLOEXEC)?;
+    for file in [Some(machine.initramfs), machine.memory].into_iter().flatten() {
+        rustix::io::fcntl_setfd(file, FdFlags::CLOEXEC)?;
+    }
     let running = Running { child };
     let messages = messages.context("QEMU has no standard error")?;
     Ok((running, Connections { channel, serial, messages }))

@@ -12,6 +12,7 @@ mod session;
 mod stats;
 mod streams;
 mod terminal;
+mod trace;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ use options::Root;
 pub use options::{Arguments, default_kernel, parse_seconds, source_root};
 use session::{Session, Tells};
 pub use stats::{CallFigures, Figures};
+use trace::Tracer;
 
 /// Memory that Ferry needs beside the initramfs, which is there twice while it is unpacked, in MiB.
 const LEAST_MEMORY_MIB: u64 = 12;
@@ -110,6 +112,10 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         stages: arguments.stages,
         figures: arguments.figures.clone(),
     };
+    let tracer = match &arguments.trace {
+        Some(path) => Some(Tracer::prepare(path, arguments.memory_mib)?),
+        None => None,
+    };
     let session = Session::prepare(arguments.timeout, tells)?;
     let (running, connections) = machine::start(&Machine {
         kernel: &kernel,
@@ -117,13 +123,21 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         command_line: arguments.command_line(&layout),
         cpus: arguments.cpus,
         memory_mib: arguments.memory_mib,
+        memory: tracer.as_ref().map(Tracer::memory),
         plugin: model.as_ref().map(Model::argument),
         shares: arguments.shared_directories(),
     })?;
     // QEMU has its own reference; ours would keep the memory for the whole run.
     drop(initramfs);
-    let status =
-        session.accompany(running, connections, &start, log, arguments.log_level, &kernel)?;
+    let status = session.accompany(
+        running,
+        connections,
+        &start,
+        log,
+        arguments.log_level,
+        &kernel,
+        tracer,
+    )?;
     if let Some(model) = model {
         // The program has had its run: what it said is what the caller gets.
         if let Err(error) = model.finish(&kernel, program) {

@@ -19,6 +19,9 @@ const KERNEL_VARIABLE: &str = "FERRY_KERNEL";
 /// Where the launcher's build puts the kernel, below the root of the source tree.
 const KERNEL_PATH: &str = "target/kernel/x86_64-unknown-none/release/ferry-kernel";
 
+/// Records that each core has room for while the tool does not come to take them.
+const TRACE_RECORDS: u32 = 1 << 16;
+
 /// Boot Ferry in QEMU and run one Linux program on it.
 #[derive(clap::Args)]
 #[command(
@@ -93,6 +96,9 @@ pub struct Arguments {
     /// Tell at the end where the time of calls went.
     #[arg(long)]
     pub stages: bool,
+    /// Record every call, into FILE.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Count with a model of caches and TLBs, into FILE.
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
@@ -257,6 +263,9 @@ impl Arguments {
             core_list(layout.kernel),
             self.log_level.unwrap_or(LogLevel::Warn).word()
         );
+        if self.trace.is_some() {
+            line.push_str(&format!(" ferry.trace={TRACE_RECORDS}"));
+        }
         if self.stages || self.figures.is_some() {
             line.push_str(" ferry.stages=1");
         }

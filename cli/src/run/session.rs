@@ -19,6 +19,7 @@ use abi::Errno;
 use abi::console::{
     CoreCounters, EXIT_NOT_STARTED, EXIT_SIGNAL, ExitReport, FrameKind, StageTotals,
 };
+use abi::trace::ring::Rings;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::iterator::Signals;
@@ -29,6 +30,7 @@ use super::options::LogLevel;
 use super::stats;
 use super::streams::{self, InputCredit};
 use super::terminal::{self, RawMode};
+use super::trace::Tracer;
 use crate::machine::{Connections, Running};
 use crate::status;
 
@@ -53,6 +55,8 @@ pub enum Event {
     Counted(CoreCounters),
     /// Where the time of one kind of call went.
     Timed(StageTotals),
+    /// Where the records of the trace are.
+    Traced(Rings),
     /// The program has ended.
     Exited(ExitReport),
     /// The console channel has ended, perhaps because of what the text says.
@@ -130,6 +134,7 @@ impl Session {
         mut log: LogFile,
         shown: Option<LogLevel>,
         kernel: &Path,
+        tracer: Option<Tracer>,
     ) -> Result<u8> {
         let raw_mode = RawMode::enter();
         let frames = streams::send(connections.channel.try_clone()?);
@@ -155,11 +160,15 @@ impl Session {
             channel_open: true,
             serial_open: true,
             messages_open: true,
+            tracer,
         };
         run.wait(&self.incoming);
-        let Run { ending, report, counters, stages, panicked, problem, messages, .. } = run;
+        let Run { ending, report, counters, stages, panicked, problem, messages, tracer, .. } = run;
         drop(raw_mode);
         drop(running);
+        if let Some(Err(error)) = tracer.map(Tracer::finish) {
+            eprintln!("ferry: warning: {error:#}");
+        }
         if let Some(file) = &self.tells.figures {
             let text = serde_json::to_string(&stats::figures(&counters, &stages))? + "\n";
             std::fs::write(file, text)
@@ -249,6 +258,7 @@ struct Run<'a> {
     channel_open: bool,
     serial_open: bool,
     messages_open: bool,
+    tracer: Option<Tracer>,
 }
 
 impl Run<'_> {
@@ -344,6 +354,11 @@ impl Run<'_> {
             Event::Flooded => self.terminate(SIGPIPE),
             Event::Counted(counters) => self.counters.push(counters),
             Event::Timed(totals) => self.stages.push(totals),
+            Event::Traced(rings) => {
+                if let Some(tracer) = &mut self.tracer {
+                    tracer.begin(rings);
+                }
+            }
             Event::Exited(report) => {
                 self.report = Some(report);
                 self.kill_after(POWER_OFF_GRACE);

@@ -16,6 +16,7 @@ use abi::console::{
     CoreCounters, ExitReport, FrameKind, MAX_PAYLOAD, OUTPUT_WINDOW, OutputClosed, OutputCredit,
     StageTotals,
 };
+use abi::trace::ring::Rings;
 use anyhow::{Context, Result};
 
 use super::channel::{decode, frame, frame_of, read_frame};
@@ -188,6 +189,9 @@ fn deal_out(
             }
             FrameKind::Stages => {
                 drop(events.send(Event::Timed(decode::<StageTotals>(&payload)?)));
+            }
+            FrameKind::Trace => {
+                drop(events.send(Event::Traced(decode::<Rings>(&payload)?)));
             }
             FrameKind::Exit => {
                 drop(events.send(Event::Exited(decode::<ExitReport>(&payload)?)));

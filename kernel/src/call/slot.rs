@@ -1,5 +1,6 @@
 //! Where the answer to a remote call arrives, and how results look in registers.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll};
 
 use abi::Errno;
@@ -7,6 +8,7 @@ use base::answer::AnswerSlot;
 use base::{task, time};
 
 use super::SysResult;
+use crate::trace::Served;
 
 /// Looks at the slot between two looks at anything else.
 const SPIN_TURNS: usize = 64;
@@ -24,6 +26,9 @@ pub const AT_HOME: Errno = match Errno::from_number(601) {
 #[repr(align(64))]
 pub struct CallSlot {
     answer: AnswerSlot,
+    /// What the core left that carried the call out, when calls are recorded: stamps, ticks of waiting,
+    /// its number.
+    served: [AtomicU64; 4],
 }
 
 impl CallSlot {
@@ -35,6 +40,21 @@ impl CallSlot {
     /// A call is about to be sent.
     pub fn begin(&self) {
         self.answer.begin();
+    }
+
+    /// What the core that carried the call out knows of it; before `complete`.
+    pub fn note_served(&self, served: Served) {
+        let values = [served.taken, served.handled, served.waited, served.core as u64];
+        for (cell, value) in self.served.iter().zip(values) {
+            cell.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// What was noted of the call whose answer was taken last.
+    pub fn served(&self) -> Served {
+        let [taken, handled, waited, core] =
+            core::array::from_fn(|index| self.served[index].load(Ordering::Relaxed));
+        Served { taken, handled, waited, core: core as usize }
     }
 
     /// The server's answer. Called once per submitted call.

@@ -19,6 +19,7 @@ use abi::console::{
     ExitReport, FrameHeader, FrameKind, MAX_START, OutputClosed, OutputCredit, PROTOCOL_VERSION,
     StartHeader,
 };
+use abi::trace::ring::Rings;
 use base::cpu::CpuId;
 use base::device::virtio::Transport;
 use base::sync::Once;
@@ -154,6 +155,11 @@ impl Channel {
     /// Sends bytes of an output stream and returns how many were taken.
     pub fn write(&self, stream: FrameKind, bytes: &[u8]) -> usize {
         self.output.write(&self.port, stream, bytes)
+    }
+
+    /// Says where the host finds the records of the trace.
+    pub fn announce_trace(&self, rings: &Rings) {
+        self.output.write_control(&self.port, FrameKind::Trace, rings.as_bytes());
     }
 
     /// Says how the program ended and what each core did, and waits until the host has everything.

@@ -215,6 +215,11 @@ impl Thread {
         core::mem::replace(&mut self.resources.lock().files, files)
     }
 
+    /// Its number as the records of what happens have it.
+    pub fn number(&self) -> u32 {
+        self.tid().0.unsigned_abs()
+    }
+
     /// Whether it is in a wait that signals can end. One whose posted call is being carried out, and does
     /// not wait itself, is not.
     pub fn is_waiting(&self) -> bool {
