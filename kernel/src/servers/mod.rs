@@ -54,12 +54,7 @@ static SERVERS: Once<[Server; CLASS_COUNT]> = Once::new();
 
 /// Creates the servers. Called once, at boot.
 pub fn start() {
-    SERVERS.call_once(|| {
-        CLASSES.map(|class| Server {
-            class,
-            queue: Ring::new(QUEUE_CAPACITY),
-        })
-    });
+    SERVERS.call_once(|| CLASSES.map(|class| Server { class, queue: Ring::new(QUEUE_CAPACITY) }));
 }
 
 /// All servers, by class.
