@@ -60,8 +60,9 @@ static const char *const moved[] = {"file", "process", "signal", "ipc", "memory"
 static void work(int ends[2], int answer)
 {
     long rounds = 0;
-    char byte;
-    int own[2], fd = file_with("f", "0123456789", 10);
+    char byte, name[20];
+    snprintf(name, sizeof name, "f%d", getpid());
+    int own[2], fd = file_with(name, "0123456789", 10);
     CHECK_OK(pipe(own));
     close(ends[1]);
     struct pollfd over = {.fd = ends[0], .events = POLLIN};
