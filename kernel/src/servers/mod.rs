@@ -21,6 +21,7 @@ pub mod time;
 
 use alloc::sync::Arc;
 
+use abi::Errno;
 use base::cpu::CpuId;
 use base::panic::catch;
 use base::ring::Ring;
@@ -28,7 +29,7 @@ use base::sync::Once;
 use policy::route::{self, CLASS_COUNT, CLASSES, Class};
 use policy::table::number;
 
-use crate::call::Call;
+use crate::call::{Call, decode};
 use crate::machine;
 use crate::memory::AddressSpace;
 use crate::process::Thread;
@@ -132,7 +133,9 @@ pub fn answer_at_once(
                 number::clock_gettime => time::clock_at_once(thread, space, arguments),
                 _ => file::look_at_once(thread, number, arguments),
             };
-            return catch(|| space.map_or_else(|| act(&thread.space()), act)).ok().flatten();
+            let answer = catch(|| space.map_or_else(|| act(&thread.space()), act)).ok().flatten();
+            // What needs I/O first needs a handler, which may wait.
+            return answer.filter(|value| decode(*value) != Err(Errno::EIOCBQUEUED));
         }
         _ => return None,
     };
