@@ -33,6 +33,7 @@ mod primitives;
 pub mod answer;
 pub mod bell;
 pub mod posted;
+#[cfg(not(loom))]
 pub mod record_ring;
 pub mod ring;
 pub mod sync;
