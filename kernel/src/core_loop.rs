@@ -77,15 +77,25 @@ async fn carry_out(request: Request, _share: Charge) {
     }
 }
 
+/// A posted call that was carried out at once, while stages are written down.
+struct Timed {
+    number: usize,
+    /// Number of the thread that posted it.
+    thread: u32,
+    /// Number of that thread's core.
+    core: usize,
+    /// When it was taken, when it was through, and ticks of waiting.
+    stamps: (u64, u64, u64),
+}
+
 /// What one core carries out: the requests of its servers, and the handlers that wait.
 struct Carrier<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> {
     core: CpuId,
     pool: TaskPool<F>,
     /// A type of its own rather than a pointer: the future is made where it stays.
     make: M,
-    /// The posted call that was carried out last and is not written down yet: its number, its thread, that
-    /// one's core, and its stamps.
-    timed: Option<(usize, u32, usize, (u64, u64, u64))>,
+    /// The posted call that was carried out last and is not written down yet.
+    timed: Option<Timed>,
     /// Batches that came to their end before their queue did, since everything else had its turn.
     whole_batches: u32,
 }
@@ -97,7 +107,7 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carri
 
     /// Writes down the stages of the last posted call, now that its result is published.
     fn write_down(&mut self) {
-        if let Some((number, thread, core, stamps)) = self.timed.take() {
+        if let Some(Timed { number, thread, core, stamps }) = self.timed.take() {
             stages::posted(number, thread, core, stamps);
         }
     }
@@ -188,7 +198,8 @@ impl<F: Future<Output = ()> + Send + 'static, M: Fn(Request, Charge) -> F> Carri
         match servers::answer_at_once(number, &posted.arguments, thread, Some(space)) {
             Some(value) => {
                 let core = thread.core.load(Ordering::Relaxed);
-                self.timed = Some((number, thread.number(), core, (taken, stages::stamp(), 0)));
+                let stamps = (taken, stages::stamp(), 0);
+                self.timed = Some(Timed { number, thread: thread.number(), core, stamps });
                 Served::Done(value)
             }
             None => self.serve_slowly(syspage, posted),

@@ -27,7 +27,8 @@ CASE(restarting)
     CHECK_ERRNO(syscall(SYS_reboot, 0xfee1dead, 672274793, 100, 0), EINVAL);
     CHECK_ERRNO(syscall(SYS_reboot, 0xfee1dead, 1, 0, 0), EINVAL);
     CHECK_ERRNO(syscall(SYS_reboot, 1, 672274793, 0, 0), EINVAL);
-    CHECK_ERRNO(syscall(SYS_reboot, 0xfee1dead, 672274793, 0xa1b2c3d4, BAD_KERNEL), EFAULT);
+    if (getenv("FERRY_GUEST")) /* In a namespace of its own, Linux ends that instead. */
+        CHECK_ERRNO(syscall(SYS_reboot, 0xfee1dead, 672274793, 0xa1b2c3d4, BAD_KERNEL), EFAULT);
 }
 
 CASE(the_log_of_the_kernel)

@@ -242,10 +242,12 @@ impl Epoll {
             let taken = match interest.file() {
                 Some(file) => {
                     let taken = interest.take(caller, &file);
-                    if taken.is_none() && stays && self.take_out(&interest) {
-                        if !interest.look(caller, &file).is_empty() {
-                            self.push(&interest, false);
-                        }
+                    if taken.is_none()
+                        && stays
+                        && self.take_out(&interest)
+                        && !interest.look(caller, &file).is_empty()
+                    {
+                        self.push(&interest, false);
                     }
                     taken
                 }

@@ -131,10 +131,10 @@ impl Channel {
                 }
             }
             FrameKind::Terminate => {
-                if let Ok(signal) = u32::read_from_bytes(payload) {
-                    if let Some(terminate) = self.terminate.get() {
-                        terminate(signal);
-                    }
+                if let Ok(signal) = u32::read_from_bytes(payload)
+                    && let Some(terminate) = self.terminate.get()
+                {
+                    terminate(signal);
                 }
             }
             FrameKind::OutputCredit => {

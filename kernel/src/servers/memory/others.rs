@@ -28,7 +28,7 @@ pub async fn process_madvise(call: &Call) -> SysResult {
     const PAGE_OUT: u32 = 21;
     const WILL_NEED: u32 = 3;
     const COLLAPSE: u32 = 25;
-    if call.unsigned(4) != 0 || call.argument(2) > MOST_VECTORS as u64 {
+    if call.unsigned(4) != 0 || call.argument(2) > MOST_VECTORS {
         return Err(Errno::EINVAL);
     }
     let vectors = call.user().read_io_vectors(call.argument(1), call.argument(2)).await?;
