@@ -35,7 +35,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
     Bench(bench::Arguments),
     Explain(explain::Arguments),
     Trace(traces::Arguments),

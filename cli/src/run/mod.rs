@@ -116,28 +116,21 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Some(path) => Some(Tracer::prepare(path, arguments.memory_mib)?),
         None => None,
     };
-    let session = Session::prepare(arguments.timeout, tells)?;
+    let session = Session::prepare(arguments.timeout, tells, tracer)?;
     let (running, connections) = machine::start(&Machine {
         kernel: &kernel,
         initramfs: &initramfs,
         command_line: arguments.command_line(&layout),
         cpus: arguments.cpus,
         memory_mib: arguments.memory_mib,
-        memory: tracer.as_ref().map(Tracer::memory),
+        memory: session.memory(),
         plugin: model.as_ref().map(Model::argument),
         shares: arguments.shared_directories(),
     })?;
     // QEMU has its own reference; ours would keep the memory for the whole run.
     drop(initramfs);
-    let status = session.accompany(
-        running,
-        connections,
-        &start,
-        log,
-        arguments.log_level,
-        &kernel,
-        tracer,
-    )?;
+    let status =
+        session.accompany(running, connections, &start, log, arguments.log_level, &kernel)?;
     if let Some(model) = model {
         // The program has had its run: what it said is what the caller gets.
         if let Err(error) = model.finish(&kernel, program) {

@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ChildStderr;
@@ -79,6 +80,7 @@ pub struct Session {
     incoming: Receiver<Event>,
     deadline: Option<Instant>,
     tells: Tells,
+    tracer: Option<Tracer>,
 }
 
 /// What to tell at the end.
@@ -109,7 +111,11 @@ enum Step {
 
 impl Session {
     /// Begins to catch signals and to count the time.
-    pub fn prepare(timeout: Option<Duration>, tells: Tells) -> Result<Session> {
+    pub fn prepare(
+        timeout: Option<Duration>,
+        tells: Tells,
+        tracer: Option<Tracer>,
+    ) -> Result<Session> {
         let (events, incoming) = channel();
         let caught = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH, SIGCONT];
         let mut signals = Signals::new(caught).context("cannot catch signals")?;
@@ -122,7 +128,12 @@ impl Session {
             }
         });
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        Ok(Session { events, incoming, deadline, tells })
+        Ok(Session { events, incoming, deadline, tells, tracer })
+    }
+
+    /// The memory that the machine is to have, where somebody looks into it.
+    pub fn memory(&self) -> Option<&File> {
+        self.tracer.as_ref().map(Tracer::memory)
     }
 
     /// Sees a run through to its end; returns the exit status.
@@ -134,7 +145,6 @@ impl Session {
         mut log: LogFile,
         shown: Option<LogLevel>,
         kernel: &Path,
-        tracer: Option<Tracer>,
     ) -> Result<u8> {
         let raw_mode = RawMode::enter();
         let frames = streams::send(connections.channel.try_clone()?);
@@ -160,7 +170,7 @@ impl Session {
             channel_open: true,
             serial_open: true,
             messages_open: true,
-            tracer,
+            tracer: self.tracer,
         };
         run.wait(&self.incoming);
         let Run { ending, report, counters, stages, panicked, problem, messages, tracer, .. } = run;
