@@ -47,6 +47,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("terminal", terminal),
     ("idle", idle),
     ("counters", counters),
+    ("trace", trace),
     ("panic-of-a-handler", faults::panic_of_a_handler),
     ("panic-of-the-kernel", faults::panic_of_the_kernel),
     ("machine-alone", faults::machine_alone),
@@ -231,6 +232,31 @@ fn corrupt_program(bench: &Bench) -> Result<()> {
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let name = path.to_string_lossy().into_owned();
     expect_status(&boot(bench, &[], &[&name], b"")?, 126)
+}
+
+/// Every call of a run is in its trace, which is complete and says so.
+fn trace(bench: &Bench) -> Result<()> {
+    let path = bench.work.join("run.trace");
+    let name = path.to_string_lossy().into_owned();
+    let script = "for i in $(seq 50); do echo $i; done; busybox true";
+    let boot = boot(bench, &["--trace", &name], &["busybox", "sh", "-c", script], b"")?;
+    expect_status(&boot, 0)?;
+    let tool = |arguments: &[&str]| {
+        let mut command = Command::new(&bench.ferry.tool);
+        command.arg("trace").args(arguments).arg(&path);
+        process::run(&mut command, b"", DEADLINE)
+    };
+    let checked = tool(&["check"])?;
+    ensure!(checked.succeeded(), "{}", checked.describe());
+    let summary = tool(&["summary"])?;
+    ensure!(summary.succeeded(), "{}", summary.describe());
+    let count = |call: &str| -> u64 {
+        let line = summary.stdout.lines().find(|line| line.split_whitespace().next() == Some(call));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+    };
+    // Each line of output is a call.
+    ensure!(count("write") == 50 && count("execve") >= 1, "{}", summary.stdout);
+    Ok(())
 }
 
 fn many_cores(bench: &Bench) -> Result<()> {
