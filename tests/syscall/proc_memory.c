@@ -43,9 +43,11 @@ CASE(sizes_of_areas)
     char *area = strstr(text, head);
     CHECK(area);
     CHECK_EQ(field(area, "\nSize:"), 16);
-    CHECK_EQ(field(area, "\nRss:"), 12);
-    CHECK_EQ(field(area, "\nAnonymous:"), 12);
-    CHECK_EQ(field(area, "\nPrivate_Dirty:"), 12);
+    /* A kernel may bring in the page behind those that are touched in a row. */
+    long resident = field(area, "\nRss:");
+    CHECK(resident == 12 || resident == 16);
+    CHECK_EQ(field(area, "\nAnonymous:"), resident);
+    CHECK_EQ(field(area, "\nPrivate_Dirty:"), resident);
     CHECK_EQ(field(area, "\nKernelPageSize:"), 4);
     CHECK(strstr(area, "\nVmFlags: rd wr ex mr mw me"));
     slurp("/proc/self/smaps_rollup", text, sizeof text);
