@@ -1,5 +1,6 @@
 //! Listings of directories that are kept elsewhere, with cursors that hold while entries come and go.
 
+use crate::inode::DirectoryEntry;
 use crate::metadata::NodeKind;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -7,7 +8,7 @@ use alloc::vec::Vec;
 use base::heap::tree;
 
 /// Cursors up to this one stand for `.` and `..`.
-pub const FIRST_CURSOR: u64 = 3;
+const FIRST_CURSOR: u64 = 3;
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,5 +68,43 @@ impl Listing {
     pub fn after(&self, cursor: u64) -> impl Iterator<Item = (u64, &Arc<[u8]>, u64, NodeKind)> {
         let range = self.by_cursor.range(cursor.saturating_add(1)..);
         range.map(|(&cursor, (name, number, kind))| (cursor, name, *number, *kind))
+    }
+}
+
+/// Entries that are given under one hold of a directory's lock.
+const BATCH: usize = 128;
+
+/// Gives `emit` the entries of a directory behind a cursor: the directory itself and its parent, whose
+/// numbers are given, and then the listing that `with` shows, a batch at a time: `emit` is not called
+/// under the lock of the directory.
+pub fn emit_all(
+    [own, parent]: [u64; 2],
+    cursor: u64,
+    emit: &mut dyn FnMut(DirectoryEntry<'_>) -> bool,
+    with: impl Fn(&mut dyn FnMut(&Listing)),
+) {
+    for (next, name, number) in [(1, b".".as_slice(), own), (2, b"..".as_slice(), parent)] {
+        let entry = DirectoryEntry { name, number, kind: NodeKind::Directory, next };
+        if cursor < next && !emit(entry) {
+            return;
+        }
+    }
+    let mut cursor = cursor.max(FIRST_CURSOR);
+    loop {
+        let mut batch = Vec::new();
+        with(&mut |listing| {
+            let after = listing.after(cursor).take(BATCH);
+            batch
+                .extend(after.map(|(next, name, number, kind)| (next, name.clone(), number, kind)));
+        });
+        if batch.is_empty() {
+            return;
+        }
+        for (next, name, number, kind) in batch {
+            if !emit(DirectoryEntry { name: &name, number, kind, next }) {
+                return;
+            }
+            cursor = next;
+        }
     }
 }

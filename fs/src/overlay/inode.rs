@@ -1,11 +1,11 @@
 //! The operations of inodes that two layers show.
 
-use super::{AnyInode, BATCH, Node};
+use super::{AnyInode, Node};
 use crate::extended::Store;
 use crate::file::File;
 use crate::identity::Identity;
 use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewNode, Place};
-use crate::listing::FIRST_CURSOR;
+use crate::listing::emit_all;
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind};
 use abi::Errno;
@@ -184,30 +184,8 @@ impl Inode for Node {
             self.state.lock().listing.replace(entries);
         }
         let parent = self.state.lock().parent.as_ref().map_or(self.number, |node| node.number);
-        let dots = [(1, b".".as_slice(), self.number), (2, b"..".as_slice(), parent)];
-        for (next, name, number) in dots {
-            let entry = DirectoryEntry { name, number, kind: NodeKind::Directory, next };
-            if cursor < next && !emit(entry) {
-                return Ok(());
-            }
-        }
-        let mut cursor = cursor.max(FIRST_CURSOR);
-        loop {
-            let batch: Vec<_> = {
-                let state = self.state.lock();
-                let after = state.listing.after(cursor).take(BATCH);
-                after.map(|(next, name, number, kind)| (next, name.clone(), number, kind)).collect()
-            };
-            if batch.is_empty() {
-                return Ok(());
-            }
-            for (next, name, number, kind) in batch {
-                if !emit(DirectoryEntry { name: &name, number, kind, next }) {
-                    return Ok(());
-                }
-                cursor = next;
-            }
-        }
+        emit_all([self.number, parent], cursor, emit, |look| look(&self.state.lock().listing));
+        Ok(())
     }
 
     fn read_link(&self, identity: &Identity) -> Result<Vec<u8>, Errno> {

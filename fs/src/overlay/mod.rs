@@ -40,8 +40,6 @@ const MAGIC: i64 = 0x794c_7630;
 const FIRST_OWN_NUMBER: u64 = 1 << 61;
 /// Bytes that are copied up before others get the core.
 const COPY_AT_ONCE: usize = 1 << 20;
-/// Entries that are given under one hold of the lock.
-const BATCH: usize = 128;
 
 type AnyInode = Arc<dyn Inode>;
 

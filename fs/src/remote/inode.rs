@@ -5,7 +5,7 @@ use super::{Found, Made, Node, Outcome, Owner, Question};
 use crate::file::File;
 use crate::identity::Identity;
 use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewContent, NewNode, Place};
-use crate::listing::FIRST_CURSOR;
+use crate::listing::emit_all;
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind, Timestamp};
 use abi::Errno;
@@ -17,9 +17,6 @@ use base::memory::{Frame, PAGE_SIZE};
 use base::time;
 use core::any::Any;
 use core::sync::atomic::AtomicI32;
-
-/// Entries of a listing that are given under one hold of the lock.
-const BATCH: usize = 128;
 
 fn plain(name: &[u8]) -> Result<Arc<[u8]>, Errno> {
     if is_plain_name(name) { Ok(Arc::from(name)) } else { Err(Errno::EINVAL) }
@@ -344,30 +341,8 @@ impl Inode for Node {
         }
         self.fetch_listing(cursor)?;
         let parent = self.state.lock().parent.as_ref().map_or(self.number, |node| node.number);
-        let dots = [(1, b".".as_slice(), self.number), (2, b"..".as_slice(), parent)];
-        for (next, name, number) in dots {
-            let entry = DirectoryEntry { name, number, kind: NodeKind::Directory, next };
-            if cursor < next && !emit(entry) {
-                return Ok(());
-            }
-        }
-        let mut cursor = cursor.max(FIRST_CURSOR);
-        loop {
-            let batch: Vec<_> = {
-                let state = self.state.lock();
-                let after = state.listing.after(cursor).take(BATCH);
-                after.map(|(next, name, number, kind)| (next, name.clone(), number, kind)).collect()
-            };
-            if batch.is_empty() {
-                return Ok(());
-            }
-            for (next, name, number, kind) in batch {
-                if !emit(DirectoryEntry { name: &name, number, kind, next }) {
-                    return Ok(());
-                }
-                cursor = next;
-            }
-        }
+        emit_all([self.number, parent], cursor, emit, |look| look(&self.state.lock().listing));
+        Ok(())
     }
 
     fn read_link(&self, _identity: &Identity) -> Result<Vec<u8>, Errno> {
