@@ -10,6 +10,7 @@ mod explain;
 mod image;
 mod machine;
 mod model;
+mod page;
 mod run;
 mod simulate;
 mod status;

@@ -7,14 +7,12 @@ use std::path::Path;
 
 use abi::trace::{EventKind, Record};
 use anyhow::Result;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 use trace::summary::Summary;
 use trace::{Histogram, Names, Reader};
 
 use super::tables;
 
-const STYLE: &str = include_str!("../bench/html/style.css");
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 /// Steps of the time line.
 const BINS: usize = 160;
 /// Width and height of a step, in pixels.
@@ -41,19 +39,7 @@ pub fn page(
     let seconds = summary.duration() as f64 / ticks_per_second.max(1) as f64;
     let mut calls: Vec<_> = summary.by_call.iter().collect();
     calls.sort_by_key(|(_, calls)| std::cmp::Reverse(calls.total.sum()));
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                link rel="icon" href="data:,";
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { (title) }
+    let body = html! {
                 section {
                     h2 { "What the cores did" }
                     p {
@@ -75,10 +61,8 @@ pub fn page(
                     h2 { "In numbers" }
                     pre { (tables::summary(summary, ticks_per_second, names)) }
                 }
-            }
-        }
     };
-    Ok(page.into_string())
+    Ok(crate::page::page(&title, &body))
 }
 
 /// Share of each step that a core spent in each kind.

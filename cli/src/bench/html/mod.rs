@@ -8,7 +8,7 @@ mod chart;
 mod scale;
 
 use anyhow::Result;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::curves::{Plot, plots};
 use super::modelled;
@@ -17,34 +17,17 @@ use super::record::Record;
 use super::suites;
 use super::table::{self, Table};
 
-const STYLE: &str = include_str!("style.css");
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-
 /// The page.
 pub fn page(record: &Record) -> String {
     let names = record.suites().join(", ");
     let title = format!("Ferry beside Linux: {names}");
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                link rel="icon" href="data:,";
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { (title) }
+    let body = html! {
                 (circumstances(record))
                 (failures(record))
                 @for name in record.suites() { (suite(record, name)) }
                 (legend())
-            }
-        }
     };
-    page.into_string()
+    crate::page::page(&title, &body)
 }
 
 /// Where, when and with what.
