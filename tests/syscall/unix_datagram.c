@@ -1,6 +1,6 @@
 /* Local datagram and seqpacket sockets: records, names, peers, limits of queues, what is told of a
  * message, many messages at a time. */
-#include "harness.h"
+#include "unix_pair.h"
 #include <poll.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
@@ -8,23 +8,6 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
-
-static int left, right;
-
-static void make_pair(int type)
-{
-    int ends[2];
-    CHECK_OK(socketpair(AF_UNIX, type, 0, ends));
-    left = ends[0];
-    right = ends[1];
-}
-
-static short events_of(int fd, short wanted)
-{
-    struct pollfd entry = {fd, wanted, 0};
-    CHECK(poll(&entry, 1, 0) >= 0);
-    return entry.revents;
-}
 
 static socklen_t named(struct sockaddr_un *address, const char *path)
 {

@@ -1,5 +1,5 @@
 /* Local stream sockets: pairs, reading and writing, the end of either side, waiting, limits. */
-#include "harness.h"
+#include "unix_pair.h"
 #include <limits.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -8,23 +8,6 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
-
-static int left, right;
-
-static void make_pair(int type)
-{
-    int ends[2];
-    CHECK_OK(socketpair(AF_UNIX, type, 0, ends));
-    left = ends[0];
-    right = ends[1];
-}
-
-static short events_of(int fd, short wanted)
-{
-    struct pollfd entry = {fd, wanted, 0};
-    CHECK(poll(&entry, 1, 0) >= 0);
-    return entry.revents;
-}
 
 static void on_signal(int number)
 {
