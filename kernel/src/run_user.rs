@@ -151,7 +151,7 @@ async fn run(
                 let answer = pin!(request::answer(&thread));
                 let mut result =
                     counters::watch(&thread.process.counters, number, true, answer).await.output;
-                note_answer(&thread, number, (trapped, sent));
+                note_answer(&thread, number, (trapped, sent), result);
                 if result == Err(call::AT_HOME) {
                     let arguments = context.call_arguments();
                     result = at_home(&thread, number, arguments, trapped, false).await;
@@ -340,7 +340,7 @@ fn stay_in_user_mode(
                         return Stop::Local { number, trapped, is_timed };
                     }
                     Some(result) => {
-                        note_answer(thread, number, (trapped, sent));
+                        note_answer(thread, number, (trapped, sent), result);
                         finish_call(thread, context, number, result);
                         if is_timed {
                             note_cost(thread, number, true, begin_ns);
@@ -353,10 +353,13 @@ fn stay_in_user_mode(
     }
 }
 
-/// The answer to a remote call is here; stamps of its trap and of its being sent.
+/// The answer to a remote call is here; stamps of its trap and of its being sent. A call that found no
+/// room has not begun: nobody left stamps of it, and it is recorded where it is carried out.
 #[inline]
-fn note_answer(thread: &Thread, number: usize, stamps: (u64, u64)) {
-    stages::answered(number, thread.number(), stamps, || thread.slot.served());
+fn note_answer(thread: &Thread, number: usize, stamps: (u64, u64), result: SysResult) {
+    if result != Err(call::AT_HOME) {
+        stages::answered(number, thread.number(), stamps, || thread.slot.served());
+    }
 }
 
 /// Has a call carried out on this core by its handler.
@@ -389,7 +392,7 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
             let answer = pin!(request::remote(thread, number, arguments));
             let result =
                 counters::watch(&thread.process.counters, number, true, answer).await.output;
-            note_answer(thread, number, (trapped, trapped));
+            note_answer(thread, number, (trapped, trapped), result);
             match result {
                 Err(call::AT_HOME) => at_home(thread, number, arguments, trapped, false).await,
                 result => result,
