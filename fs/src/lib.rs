@@ -22,6 +22,7 @@
 extern crate alloc;
 
 pub mod anonymous;
+pub mod context;
 pub mod cpio;
 pub mod device;
 pub mod epoll;

@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::heap::tree;
 use base::sync::{RwLock, rank};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// One file system (or a part of it), seen at one place.
 pub struct Mount {
@@ -30,6 +30,12 @@ pub struct Mount {
     source: String,
     flags: AtomicU64,
     mounts_on_it: AtomicUsize,
+    /// Open files that may write to regular files through it.
+    writers: AtomicUsize,
+    /// It is the top of a tree that a descriptor holds and that is attached nowhere.
+    is_loose: AtomicBool,
+    /// 0, or 1 and how often it was entered since `umount2` marked it as unused.
+    expiry: AtomicU32,
 }
 
 /// An inode as seen through a mount.
@@ -73,6 +79,7 @@ const FLAG_MASK: u64 = MS_RDONLY
     | MS_NOSUID
     | MS_NODEV
     | MS_NOEXEC
+    | MS_NOSYMFOLLOW
     | MS_NOATIME
     | MS_NODIRATIME
     | MS_RELATIME
@@ -100,6 +107,9 @@ impl Mount {
             source: String::from(source),
             flags: AtomicU64::new(flags & FLAG_MASK),
             mounts_on_it: AtomicUsize::new(0),
+            writers: AtomicUsize::new(0),
+            is_loose: AtomicBool::new(false),
+            expiry: AtomicU32::new(0),
         })
     }
 
@@ -152,6 +162,48 @@ impl Mount {
     pub fn set_flags(&self, flags: u64) {
         self.flags.store(flags & FLAG_MASK, Ordering::Relaxed);
     }
+
+    /// Somebody opens a regular file for writing through it.
+    pub(crate) fn add_writer(&self) {
+        self.writers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Such a file was closed.
+    pub(crate) fn remove_writer(&self) {
+        self.writers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a regular file is open for writing through it.
+    pub fn has_writers(&self) -> bool {
+        self.writers.load(Ordering::Relaxed) > 0
+    }
+
+    /// It and what is mounted in it, from the top down.
+    pub fn tree(self: &Arc<Mount>) -> Vec<Arc<Mount>> {
+        let mut mounts: Vec<Arc<Mount>> = Vec::new();
+        mounts.push(self.clone());
+        let mut next = 0;
+        while let Some(mount) = mounts.get(next).cloned() {
+            next += 1;
+            mounts.extend(mount.children().into_iter().map(|(_, child)| child));
+        }
+        mounts
+    }
+
+    /// Number of the topmost mount of the tree that it is in.
+    fn top(self: &Arc<Mount>) -> u64 {
+        let mut here = self.clone();
+        while let Some(place) = here.attached_at() {
+            here = place.mount;
+        }
+        here.id
+    }
+
+    /// Marks it as one that nobody uses. True when it was marked before and entered only once since,
+    /// by who asks now.
+    fn mark_unused(&self) -> bool {
+        self.expiry.swap(1, Ordering::Relaxed) == 2
+    }
 }
 
 impl Location {
@@ -187,6 +239,9 @@ impl Location {
         let tree = TREE.read();
         let mut here = self;
         while let Some(child) = tree.mounted_at(&here) {
+            if child.expiry.load(Ordering::Relaxed) != 0 {
+                child.expiry.fetch_add(1, Ordering::Relaxed);
+            }
             here = Location::root_of(child);
         }
         here
@@ -264,6 +319,21 @@ pub fn mount(
 
 /// Shows the tree under `from` also at `at`, with the mounts in it when `recursive`.
 pub fn bind(at: &Location, from: &Location, recursive: bool) -> Result<Arc<Mount>, Errno> {
+    let child = copy(from, recursive);
+    child.is_loose.store(false, Ordering::Relaxed);
+    attach_topmost(at, child.clone());
+    Ok(child)
+}
+
+/// A file system mounted nowhere yet: to be kept by a `LooseTree`.
+pub fn loose(file_system: Arc<dyn FileSystem>, source: &str, flags: u64) -> Arc<Mount> {
+    let mount = Mount::detached(file_system, source, flags);
+    mount.is_loose.store(true, Ordering::Relaxed);
+    mount
+}
+
+/// A copy of the tree of mounts under `from`, attached nowhere: to be kept by a `LooseTree`.
+pub fn copy(from: &Location, recursive: bool) -> Arc<Mount> {
     let copy = |location: &Location| {
         Mount::of_part(
             location.mount.file_system.clone(),
@@ -273,6 +343,7 @@ pub fn bind(at: &Location, from: &Location, recursive: bool) -> Result<Arc<Mount
         )
     };
     let child = copy(from);
+    child.is_loose.store(true, Ordering::Relaxed);
     if recursive {
         let mut originals: Vec<(Arc<Mount>, Arc<Mount>)> = Vec::new();
         originals.push((from.mount.clone(), child.clone()));
@@ -290,8 +361,21 @@ pub fn bind(at: &Location, from: &Location, recursive: bool) -> Result<Arc<Mount
             }
         }
     }
-    attach_topmost(at, child.clone());
-    Ok(child)
+    child
+}
+
+/// The descriptor of a tree that was attached nowhere is closed: the mounts in it end, unless it is
+/// attached now.
+pub fn dissolve(mount: &Arc<Mount>) {
+    if !mount.is_loose.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    let below = mount.tree();
+    let mut tree = TREE.write();
+    let removed: Vec<Option<Attachment>> = below.iter().map(|mount| tree.detach(mount.id)).collect();
+    drop(tree);
+    // What ends with it ends without the lock.
+    drop(removed);
 }
 
 fn attach_topmost(at: &Location, child: Arc<Mount>) {
@@ -328,9 +412,13 @@ impl Mount {
     }
 }
 
-/// Moves a mount to another place. `EINVAL` for the root of the tree, `ELOOP` into itself.
-pub fn relocate(from: &Location, at: &Location) -> Result<(), Errno> {
-    if !from.is_mount_root() {
+/// Moves a mount to another place, or attaches a loose tree for the first time.
+///
+/// # Errors
+/// `EINVAL` for the root of the tree, for what was detached, and for a place outside of the tree;
+/// `ELOOP` into itself.
+pub fn relocate(from: &Location, at: &Location, root: &Location) -> Result<(), Errno> {
+    if !from.is_mount_root() || at.mount.top() != root.mount.top() {
         return Err(Errno::EINVAL);
     }
     let mut above = Some(at.clone());
@@ -340,6 +428,10 @@ pub fn relocate(from: &Location, at: &Location) -> Result<(), Errno> {
         }
         above = location.mount.attached_at();
     }
+    if from.mount.is_loose.swap(false, Ordering::Relaxed) {
+        attach_topmost(at, from.mount.clone());
+        return Ok(());
+    }
     let mut tree = TREE.write();
     let attachment = tree.detach(from.mount.id).ok_or(Errno::EINVAL)?;
     let mut top = at.clone();
@@ -348,6 +440,26 @@ pub fn relocate(from: &Location, at: &Location) -> Result<(), Errno> {
     }
     tree.attach(&top, attachment.child);
     Ok(())
+}
+
+/// `umount2` with `MNT_EXPIRE`: unmounts what was not used since the attempt before.
+///
+/// # Errors
+/// `EBUSY` while it is used, `EAGAIN` when this is the first attempt or it was entered meanwhile.
+pub fn expire(location: Location) -> Result<(), Errno> {
+    if !location.is_mount_root() {
+        return Err(Errno::EINVAL);
+    }
+    let Location { mount, inode } = location;
+    drop(inode);
+    if mount.mounts_on_it.load(Ordering::Acquire) > 0 || Arc::strong_count(&mount) > 2 {
+        return Err(Errno::EBUSY);
+    }
+    if !mount.mark_unused() {
+        return Err(Errno::EAGAIN);
+    }
+    let inode = mount.root.clone();
+    unmount(Location { mount, inode }, false)
 }
 
 /// Detaches the mount whose root the location is. `EINVAL` when it is no mount or the root of the
@@ -554,6 +666,9 @@ impl Mount {
         }
         if flags & (MS_NOATIME | MS_STRICTATIME) == MS_NOATIME {
             text.push_str(",noatime");
+        }
+        if flags & MS_NOSYMFOLLOW != 0 {
+            text.push_str(",nosymfollow");
         }
         if flags & MS_NODIRATIME != 0 {
             text.push_str(",nodiratime");

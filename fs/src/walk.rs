@@ -14,6 +14,7 @@ use crate::protected;
 use crate::tree;
 use abi::Errno;
 use abi::capability::Capability;
+use abi::fs::mount::MS_NOSYMFOLLOW;
 use abi::fs::{NAME_MAX, PATH_MAX};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -180,7 +181,8 @@ impl<'a> Walker<'a> {
     /// Goes on through the symbolic link that the last component is; `to_last` comes next.
     pub fn follow(&mut self, link: &Location) -> Result<(), Errno> {
         self.links += 1;
-        if self.links > LINK_LIMIT || self.resolve.no_links {
+        let is_ignored = link.mount.flags() & MS_NOSYMFOLLOW != 0;
+        if self.links > LINK_LIMIT || self.resolve.no_links || is_ignored {
             return Err(Errno::ELOOP);
         }
         let rest = self.path.get(self.last_end..).unwrap_or(&[]);

@@ -204,7 +204,7 @@ routes! {
     163 acct Process TRAVEL Partial "checked as on Linux, but nothing is recorded";
     164 settimeofday Time TRAVEL Full;
     165 mount File TRAVEL Partial "tmpfs, proc, devtmpfs, devpts, bind, move and remount; one tree for all, no propagation";
-    166 umount2 File TRAVEL Partial "MNT_EXPIRE always answers EAGAIN";
+    166 umount2 File TRAVEL Full;
     167 swapon File TRAVEL Partial "nothing can be swapped to: EINVAL";
     168 swapoff File TRAVEL Partial "nothing can be swapped to: EINVAL";
     169 reboot Other TRAVEL Partial "whatever ends the machine switches it off; no kexec, no hibernation";
@@ -377,12 +377,12 @@ routes! {
     425 io_uring_setup File TRAVEL None;
     426 io_uring_enter File TRAVEL None;
     427 io_uring_register File TRAVEL None;
-    428 open_tree File TRAVEL None;
-    429 move_mount File TRAVEL None;
-    430 fsopen File TRAVEL None;
-    431 fsconfig File TRAVEL None;
-    432 fsmount File TRAVEL None;
-    433 fspick File TRAVEL None;
+    428 open_tree File TRAVEL Full;
+    429 move_mount File TRAVEL Partial "MOVE_MOUNT_SET_GROUP is refused: nothing spreads between mounts";
+    430 fsopen File TRAVEL Full;
+    431 fsconfig File TRAVEL Partial "tmpfs and what there is one of; a read-only file system is one mount of it";
+    432 fsmount File TRAVEL Full;
+    433 fspick File TRAVEL Full;
     434 pidfd_open Process TRAVEL Full;
     435 clone3 Process STAY Partial "namespaces, CLONE_INTO_CGROUP and set_tid are refused";
     436 close_range File TRAVEL Full;
@@ -391,7 +391,7 @@ routes! {
     439 faccessat2 File TRAVEL Full;
     440 process_madvise Memory TRAVEL Partial "no MADV_COLLAPSE, since there are no huge pages";
     441 epoll_pwait2 File TRAP Full;
-    442 mount_setattr File TRAVEL None;
+    442 mount_setattr File TRAVEL Partial "no mapped ids; nothing spreads between mounts";
     443 quotactl_fd File TRAVEL Partial "no file system has quotas";
     444 landlock_create_ruleset Process TRAVEL None;
     445 landlock_add_rule Process TRAVEL None;

@@ -63,6 +63,7 @@ impl OpenFile {
         let counts_as_writer = match location.inode.writers() {
             Some(writers) if flags.writes() && !path_only => {
                 add_writer(writers)?;
+                location.mount.add_writer();
                 true
             }
             _ => false,
@@ -312,6 +313,7 @@ impl Drop for OpenFile {
             && let Some(writers) = self.location.inode.writers()
         {
             writers.fetch_sub(1, Ordering::AcqRel);
+            self.location.mount.remove_writer();
         }
         if *self.has_locks.get_mut() {
             lock::release_description(self);

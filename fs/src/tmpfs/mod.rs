@@ -120,16 +120,24 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads the data string of `mount`: `size=`, `nr_blocks=`, `nr_inodes=`, `mode=`, `uid=`,
-    /// `gid=`. `EINVAL` for anything else.
+    /// Names of the options that have a value.
+    pub const NAMES: [&str; 8] =
+        ["size", "nr_blocks", "nr_inodes", "mode", "uid", "gid", "huge", "mpol"];
+
+    /// As `with`, over the defaults.
     pub fn parse(text: &str) -> Result<Options, Errno> {
-        let mut options = Options::default();
+        Options::default().with(text)
+    }
+
+    /// Reads the data string of `mount`: `size=`, `nr_blocks=`, `nr_inodes=`, `mode=`, `uid=`,
+    /// `gid=`. `EINVAL` for anything else, and for huge pages.
+    pub fn with(self, text: &str) -> Result<Options, Errno> {
+        let mut options = self;
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             match key {
                 "size" if value.ends_with('%') => {
-                    let percent: u64 =
-                        value.trim_end_matches('%').parse().map_err(|_| Errno::EINVAL)?;
+                    let percent = parse_size(value.strip_suffix('%').unwrap_or(value))?;
                     let total = frame_counts().total as u64;
                     options.pages = Some(total.saturating_mul(percent) / 100);
                 }
@@ -142,9 +150,11 @@ impl Options {
                     let mode = u32::from_str_radix(value, 8).map_err(|_| Errno::EINVAL)?;
                     options.mode = mode & 0o7777;
                 }
-                "uid" => options.user = value.parse().map_err(|_| Errno::EINVAL)?,
-                "gid" => options.group = value.parse().map_err(|_| Errno::EINVAL)?,
-                "huge" | "mpol" | "inode64" | "inode32" | "noswap" => {}
+                "uid" => options.user = parse_id(value)?,
+                "gid" => options.group = parse_id(value)?,
+                "huge" if value == "never" => {}
+                "mpol" if !value.is_empty() => {}
+                "inode64" | "inode32" | "noswap" if !part.contains('=') => {}
                 _ => return Err(Errno::EINVAL),
             }
         }
@@ -155,12 +165,21 @@ impl Options {
     }
 }
 
-/// A number with an optional suffix k, m or g.
+/// A user or group.
+fn parse_id(text: &str) -> Result<u32, Errno> {
+    let id: u32 = text.parse().map_err(|_| Errno::EINVAL)?;
+    if id == u32::MAX { Err(Errno::EINVAL) } else { Ok(id) }
+}
+
+/// A number with an optional suffix k, m, g, t, p or e.
 fn parse_size(text: &str) -> Result<u64, Errno> {
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (text.get(..text.len() - 1), 10),
-        Some(b'm' | b'M') => (text.get(..text.len() - 1), 20),
-        Some(b'g' | b'G') => (text.get(..text.len() - 1), 30),
+    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
+        Some(b'k') => (text.get(..text.len() - 1), 10),
+        Some(b'm') => (text.get(..text.len() - 1), 20),
+        Some(b'g') => (text.get(..text.len() - 1), 30),
+        Some(b't') => (text.get(..text.len() - 1), 40),
+        Some(b'p') => (text.get(..text.len() - 1), 50),
+        Some(b'e') => (text.get(..text.len() - 1), 60),
         _ => (Some(text), 0),
     };
     let number: u64 = digits.unwrap_or("").parse().map_err(|_| Errno::EINVAL)?;

@@ -20,6 +20,7 @@
 //! | `handle` | name_to_handle_at, open_by_handle_at |
 //! | `lease` | F_SETLEASE, F_GETLEASE, and who breaks leases |
 //! | `mount` | mount, umount2, sync |
+//! | `mount_interface` | fsopen, fsconfig, fsmount, fspick, move_mount, open_tree, mount_setattr |
 //! | `volumes` | ustat, sysfs, swapon, quotactl, acct |
 //!
 //! The file system never waits. Where a call has to, `support::ready` waits for the file's readiness
@@ -37,6 +38,7 @@ mod extended;
 mod handle;
 mod lease;
 mod mount;
+mod mount_interface;
 mod notify;
 mod owner;
 mod poll;
@@ -187,6 +189,13 @@ pub async fn serve(call: &Call) -> SysResult {
         number::mknodat => change::mknodat(call).await,
         number::mount => mount::mount(call).await,
         number::umount2 => mount::umount2(call).await,
+        number::fsopen => mount_interface::fsopen(call).await,
+        number::fsconfig => Box::pin(mount_interface::fsconfig(call)).await,
+        number::fsmount => mount_interface::fsmount(call),
+        number::fspick => mount_interface::fspick(call).await,
+        number::move_mount => mount_interface::move_mount(call).await,
+        number::open_tree => mount_interface::open_tree(call).await,
+        number::mount_setattr => mount_interface::mount_setattr(call).await,
         number::io_setup => asynchronous::io_setup(call).await,
         number::io_destroy => asynchronous::io_destroy(call),
         number::io_submit => asynchronous::io_submit(call).await,

@@ -116,7 +116,7 @@ pub async fn mount(call: &Call) -> SysResult {
     if flags & MS_MOVE != 0 {
         let start = super::support::Start::new(call, AT_FDCWD, source.as_bytes())?;
         let from = start.resolve(source.as_bytes(), true)?;
-        mounts::relocate(&from, &at)?;
+        mounts::relocate(&from, &at, &call.thread.directory().root())?;
         return Ok(0);
     }
     if type_name.is_empty() {
@@ -125,12 +125,7 @@ pub async fn mount(call: &Call) -> SysResult {
     if at.inode.kind() != NodeKind::Directory {
         return Err(Errno::ENOTDIR);
     }
-    let file_system = if type_name == "9p" {
-        check_share_options(&data)?;
-        Box::pin(devices::share(&source, SHARE_FRESH_NS)).await?
-    } else {
-        make(&type_name, &data, &identity)?
-    };
+    let file_system = make(&type_name, &source, &data, &identity).await?;
     let source = if source.is_empty() { "none" } else { &source };
     mounts::mount(&at, file_system, source, flags)?;
     Ok(0)
@@ -150,26 +145,82 @@ fn check_share_options(data: &str) -> Result<(), Errno> {
     }
 }
 
-fn make(
+/// Whether there are file systems of this type.
+pub fn is_known(type_name: &str) -> bool {
+    matches!(type_name, "tmpfs" | "ramfs" | "9p") || SINGLE_NAMES.contains(&type_name)
+}
+
+/// The value of a parameter that `fsconfig` sets.
+pub enum Parameter {
+    /// None.
+    Flag,
+    /// A string.
+    Text(String),
+    /// Bytes, a path or a descriptor, which no parameter here takes.
+    Other,
+}
+
+/// Checks one parameter of a file system and gives it as an option of `mount`; an error says whether
+/// there is such a parameter at all.
+pub fn check_parameter(type_name: &str, key: &str, value: &Parameter) -> Result<String, bool> {
+    let option = match value {
+        Parameter::Flag => String::from(key),
+        Parameter::Text(text) => alloc::format!("{key}={text}"),
+        Parameter::Other => String::new(),
+    };
+    let (is_known, is_good) = match type_name {
+        "tmpfs" | "devtmpfs" => {
+            let is_flag = matches!(key, "inode32" | "inode64" | "noswap");
+            let is_known = is_flag || Options::NAMES.contains(&key);
+            let has_value = matches!(value, Parameter::Text(_));
+            (is_known, is_flag != has_value && Options::parse(&option).is_ok())
+        }
+        // Every option of it that is not known is ignored on Linux too.
+        "ramfs" => (true, true),
+        "9p" => (true, check_share_options(&option).is_ok()),
+        "devpts" => {
+            let names = ["uid", "gid", "mode", "ptmxmode", "max", "newinstance"];
+            (names.contains(&key), true)
+        }
+        "proc" => (matches!(key, "gid" | "hidepid" | "subset"), true),
+        _ => (false, false),
+    };
+    let is_right = is_known && is_good && !matches!(value, Parameter::Other);
+    if is_right { Ok(option) } else { Err(is_known) }
+}
+
+/// The file system that a mount of this type shows: a new one, or the only one.
+pub async fn make(
     type_name: &str,
+    source: &str,
     data: &str,
     identity: &fs::Identity,
 ) -> Result<Arc<dyn FileSystem>, Errno> {
+    if type_name == "9p" {
+        check_share_options(data)?;
+        return Box::pin(devices::share(source, SHARE_FRESH_NS)).await;
+    }
     if matches!(type_name, "tmpfs" | "ramfs") {
-        let defaults =
-            Options { user: identity.user, group: identity.group, ..Options::parse(data)? };
-        let file_system: Arc<dyn FileSystem> = TmpFs::new(&defaults)?;
+        let defaults = Options { user: identity.user, group: identity.group, ..Options::default() };
+        let file_system: Arc<dyn FileSystem> = TmpFs::new(&defaults.with(data)?)?;
         return Ok(file_system);
     }
     let slot = SINGLE_NAMES.iter().position(|name| *name == type_name).ok_or(Errno::ENODEV)?;
     SINGLE.get(slot).and_then(Once::get).cloned().ok_or(Errno::ENODEV)
 }
 
-fn remount(at: &Location, flags: u64, data: &str) -> SysResult {
+/// Changes flags and options of a mount. With `MS_BIND` only the flags of this mount change.
+///
+/// # Errors
+/// `EBUSY` when it would become read-only while a file is open for writing through it.
+pub fn remount(at: &Location, flags: u64, data: &str) -> SysResult {
     if !at.is_mount_root() {
         return Err(Errno::EINVAL);
     }
-    // With `MS_BIND` only the flags of this mount change.
+    let becomes_read_only = flags & MS_RDONLY != 0 && !at.mount.is_read_only();
+    if becomes_read_only && at.mount.has_writers() {
+        return Err(Errno::EBUSY);
+    }
     let is_plain = flags & MS_BIND == 0;
     if is_plain && at.mount.file_system().statistics().magic != PROC_SUPER_MAGIC {
         at.mount.file_system().remount(data)?;
@@ -194,11 +245,11 @@ pub async fn umount2(call: &Call) -> SysResult {
     if expires && flags & (MNT_FORCE | MNT_DETACH) != 0 {
         return Err(Errno::EINVAL);
     }
-    if expires {
-        // The first of two attempts only marks; every mount here counts as in use in between.
-        return Err(Errno::EAGAIN);
-    }
     drop(start);
+    if expires {
+        mounts::expire(location)?;
+        return Ok(0);
+    }
     mounts::unmount(location, flags & MNT_DETACH != 0)?;
     Ok(0)
 }

@@ -113,7 +113,14 @@ fn statistics(mount: &Arc<Mount>) -> StatFs {
     let flags = mount.flags();
     // `ST_` bits differ from `MS_` bits only for access times.
     let mut shown = (flags & kept) as i64 | ST_VALID;
-    shown |= if flags & mount::MS_NOATIME != 0 { 1024 } else { 4096 };
+    shown |= match flags & (mount::MS_NOATIME | mount::MS_STRICTATIME) {
+        0 => 4096,
+        mount::MS_NOATIME => 1024,
+        _ => 0,
+    };
+    if flags & mount::MS_NOSYMFOLLOW != 0 {
+        shown |= 0x2000;
+    }
     if flags & mount::MS_NODIRATIME != 0 {
         shown |= 2048;
     }
