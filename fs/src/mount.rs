@@ -372,7 +372,8 @@ pub fn dissolve(mount: &Arc<Mount>) {
     }
     let below = mount.tree();
     let mut tree = TREE.write();
-    let removed: Vec<Option<Attachment>> = below.iter().map(|mount| tree.detach(mount.id)).collect();
+    let removed: Vec<Option<Attachment>> =
+        below.iter().map(|mount| tree.detach(mount.id)).collect();
     drop(tree);
     // What ends with it ends without the lock.
     drop(removed);

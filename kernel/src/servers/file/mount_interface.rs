@@ -79,8 +79,7 @@ pub async fn fsopen(call: &Call) -> SysResult {
 pub async fn fspick(call: &Call) -> SysResult {
     require_administrator(call)?;
     let flags = call.unsigned(2);
-    let known =
-        FSPICK_CLOEXEC | FSPICK_SYMLINK_NOFOLLOW | FSPICK_NO_AUTOMOUNT | FSPICK_EMPTY_PATH;
+    let known = FSPICK_CLOEXEC | FSPICK_SYMLINK_NOFOLLOW | FSPICK_NO_AUTOMOUNT | FSPICK_EMPTY_PATH;
     if flags & !known != 0 {
         return Err(Errno::EINVAL);
     }
@@ -214,8 +213,7 @@ async fn create(call: &Call, context: &Context) -> SysResult {
 
 fn reconfigure(call: &Call, context: &Context) -> SysResult {
     context.with(|state| state.begin(Phase::Changing))?;
-    let (options, is_read_only) =
-        context.with(|state| (state.options.clone(), state.is_read_only));
+    let (options, is_read_only) = context.with(|state| (state.options.clone(), state.is_read_only));
     let change = || {
         require_administrator(call)?;
         let mount = context.mount.as_ref().ok_or(Errno::EINVAL)?;
@@ -328,11 +326,9 @@ pub async fn move_mount(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let is_set = |flag| flags & flag != 0;
-    let (follow, may_be_empty) =
-        (is_set(MOVE_MOUNT_F_SYMLINKS), is_set(MOVE_MOUNT_F_EMPTY_PATH));
+    let (follow, may_be_empty) = (is_set(MOVE_MOUNT_F_SYMLINKS), is_set(MOVE_MOUNT_F_EMPTY_PATH));
     let (from, _) = resolve_or_itself(call, call.int(0), 1, follow, may_be_empty).await?;
-    let (follow, may_be_empty) =
-        (is_set(MOVE_MOUNT_T_SYMLINKS), is_set(MOVE_MOUNT_T_EMPTY_PATH));
+    let (follow, may_be_empty) = (is_set(MOVE_MOUNT_T_SYMLINKS), is_set(MOVE_MOUNT_T_EMPTY_PATH));
     let (to, _) = resolve_or_itself(call, call.int(2), 3, follow, may_be_empty).await?;
     if is_set(MOVE_MOUNT_SET_GROUP) {
         // Mounts are in no groups: nothing spreads.
@@ -415,7 +411,8 @@ pub async fn mount_setattr(call: &Call) -> SysResult {
     let is_recursive = flags & AT_RECURSIVE != 0;
     let mounts = if is_recursive { location.mount.tree() } else { alloc::vec![location.mount] };
     let becomes_read_only = come & MS_RDONLY != 0;
-    if becomes_read_only && mounts.iter().any(|mount| !mount.is_read_only() && mount.has_writers()) {
+    if becomes_read_only && mounts.iter().any(|mount| !mount.is_read_only() && mount.has_writers())
+    {
         return Err(Errno::EBUSY);
     }
     for mount in mounts {
