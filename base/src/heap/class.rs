@@ -30,6 +30,29 @@ const BY_SIZE: [u8; LARGEST / GRAIN + 1] = {
     table
 };
 
+/// Powers of two of an alignment that small objects may have: 2^4 to 2^11.
+const ALIGNS: usize = (LARGEST / GRAIN).ilog2() as usize + 1;
+
+/// The smallest class from each on whose objects are aligned so: by power of two beyond that of a grain, and
+/// class. `CLASS_COUNT` when there is none.
+const BY_ALIGN: [[u8; CLASS_COUNT]; ALIGNS] = {
+    let mut table = [[CLASS_COUNT as u8; CLASS_COUNT]; ALIGNS];
+    let mut power = 0;
+    while power < ALIGNS {
+        let mut class = CLASS_COUNT;
+        let mut found = CLASS_COUNT;
+        while class > 0 {
+            class -= 1;
+            if SIZES[class].is_multiple_of(GRAIN << power) {
+                found = class;
+            }
+            table[power][class] = found as u8;
+        }
+        power += 1;
+    }
+    table
+};
+
 /// A size of small objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Class(u8);
@@ -42,9 +65,9 @@ impl Class {
         if layout.align() <= GRAIN {
             return Some(Class(smallest));
         }
-        (smallest..CLASS_COUNT as u8)
-            .map(Class)
-            .find(|class| class.size() & (layout.align() - 1) == 0)
+        let power = layout.align().ilog2() - GRAIN.ilog2();
+        let class = BY_ALIGN.get(power as usize)?[usize::from(smallest)];
+        (usize::from(class) < CLASS_COUNT).then_some(Class(class))
     }
 
     /// All classes, the smallest first.

@@ -13,6 +13,7 @@
 //! collected in batches under the lock and told after its release, so a target may use any queue,
 //! this one included; waking n waiters takes O(n) steps.
 
+mod line;
 mod registration;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -22,12 +23,11 @@ pub use registration::Registration;
 pub use until::WaitUntil;
 
 use abi::fs::PollEvents;
-use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::task::Waker;
 
-#[cfg(not(loom))]
-use crate::heap::tree::insert;
+use line::Line;
+
 use crate::primitives::{AtomicUsize, Ordering, constant, fence};
 use crate::sync::{Mutex, Once, rank};
 
@@ -91,10 +91,9 @@ struct Inside {
     waiters: Mutex<Waiters>,
 }
 
-/// Both by number, which rises: the oldest comes first.
 struct Waiters {
-    takers: BTreeMap<u64, Waiter>,
-    watchers: BTreeMap<u64, Waiter>,
+    takers: Line<Waiter>,
+    watchers: Line<Waiter>,
     next_id: u64,
 }
 
@@ -106,7 +105,7 @@ struct Waiter {
 }
 
 impl Waiters {
-    fn list(&mut self, kind: Kind) -> &mut BTreeMap<u64, Waiter> {
+    fn list(&mut self, kind: Kind) -> &mut Line<Waiter> {
         if kind == Kind::Watcher { &mut self.watchers } else { &mut self.takers }
     }
 
@@ -145,19 +144,13 @@ impl Batch {
     }
 }
 
-/// There is memory enough where loom runs. Written so that `ferry check` lets it pass.
-#[cfg(loom)]
-fn insert<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) -> Option<V> {
-    BTreeMap::insert(map, key, value)
-}
-
 impl Inside {
     fn add(&self, kind: Kind, wanted: PollEvents, target: Target) -> u64 {
         let waiter = Waiter { wanted, stays: kind == Kind::ExclusiveWatcher, target };
         let mut waiters = self.waiters.lock();
         let id = waiters.next_id;
         waiters.next_id += 1;
-        insert(waiters.list(kind), id, waiter);
+        waiters.list(kind).push(id, waiter);
         self.count.store(waiters.count(), Ordering::Relaxed);
         drop(waiters);
         fence(Ordering::SeqCst);
@@ -167,7 +160,7 @@ impl Inside {
     /// Takes a waiter out; false when it was out already, because it was told.
     fn remove(&self, kind: Kind, id: u64) -> bool {
         let mut waiters = self.waiters.lock();
-        let removed = waiters.list(kind).remove(&id);
+        let removed = waiters.list(kind).remove(id);
         self.count.store(waiters.count(), Ordering::Relaxed);
         drop(waiters);
         removed.is_some()
@@ -176,7 +169,7 @@ impl Inside {
     /// Whether a taker is still in the queue; its waker is made `waker` then.
     fn still_waits(&self, id: u64, waker: &Waker) -> bool {
         let mut waiters = self.waiters.lock();
-        let Some(waiter) = waiters.takers.get_mut(&id) else { return false };
+        let Some(waiter) = waiters.takers.get_mut(id) else { return false };
         match &mut waiter.target {
             Target::Waker(present) => present.clone_from(waker),
             Target::Watcher(..) => {}
@@ -186,7 +179,7 @@ impl Inside {
 
     /// Whether a waiter is still in the queue, whatever its waker.
     fn contains(&self, kind: Kind, id: u64) -> bool {
-        self.waiters.lock().list(kind).contains_key(&id)
+        self.waiters.lock().list(kind).get_mut(id).is_some()
     }
 
     /// Collects the next targets of a wake-up.
@@ -214,12 +207,13 @@ impl Inside {
         round.next_watcher = round.end;
         let mut chosen = [0; BATCH];
         let mut leaving = 0;
+        let mut staying = None;
         batch.is_last = true;
         for (id, taker) in waiters.takers.range(round.next_taker..round.end) {
             if round.left == 0 {
                 break;
             }
-            if batch.length == BATCH || looks == LOOKS {
+            if batch.length + leaving == BATCH || looks == LOOKS {
                 batch.is_last = false;
                 break;
             }
@@ -229,20 +223,24 @@ impl Inside {
                 continue;
             }
             round.left -= 1;
-            batch.push(taker.target.clone());
             if taker.stays {
+                staying = Some(taker.target.clone());
                 batch.may_refuse = true;
                 batch.is_last = false;
                 break;
             }
             if let Some(place) = chosen.get_mut(leaving) {
-                *place = *id;
+                *place = id;
                 leaving += 1;
             }
         }
         for id in chosen.iter().take(leaving) {
-            // The copy in the batch keeps the target alive: nothing is dropped for good here.
-            waiters.takers.remove(id);
+            if let Some(taker) = waiters.takers.remove(*id) {
+                batch.push(taker.target);
+            }
+        }
+        if let Some(target) = staying {
+            batch.push(target);
         }
         self.count.store(waiters.count(), Ordering::Relaxed);
         batch
@@ -268,7 +266,7 @@ impl Inside {
             let batch = self.collect(&mut round);
             let (may_refuse, is_last) = (batch.may_refuse, batch.is_last);
             let mut is_taken = true;
-            for target in batch.targets.into_iter().flatten() {
+            for target in batch.targets.into_iter().take(batch.length).flatten() {
                 is_taken = target.tell(events);
             }
             if may_refuse && !is_taken {
@@ -291,8 +289,7 @@ impl WaitQueue {
 
     fn inside(&self) -> &Arc<Inside> {
         self.inside.call_once(|| {
-            let waiters =
-                Waiters { takers: BTreeMap::new(), watchers: BTreeMap::new(), next_id: 0 };
+            let waiters = Waiters { takers: Line::new(), watchers: Line::new(), next_id: 0 };
             Arc::new(Inside {
                 count: AtomicUsize::new(0),
                 waiters: Mutex::new(&rank::WAIT_QUEUE, waiters),

@@ -48,6 +48,11 @@ impl Wanted {
         Wanted { flags, data: event.data() }
     }
 
+    /// Whether an event stays until it has gone away.
+    pub(super) fn is_level_triggered(self) -> bool {
+        !self.flags.intersects(EpollFlags::EDGE | EpollFlags::ONESHOT)
+    }
+
     /// Nothing once a one-shot interest has fired.
     fn events(self) -> PollEvents {
         PollEvents::from_bits_truncate(self.flags.bits() as u16)
@@ -89,7 +94,8 @@ impl Interest {
         self.epoll.upgrade()
     }
 
-    fn wanted(&self) -> Wanted {
+    /// What the program asked for.
+    pub(super) fn wanted(&self) -> Wanted {
         *self.wanted.lock()
     }
 
@@ -97,7 +103,7 @@ impl Interest {
         self.wanted().flags.contains(EpollFlags::EXCLUSIVE)
     }
 
-    /// What the program asked for.
+    /// The same, as the program wrote it.
     pub(super) fn event(&self) -> EpollEvent {
         let wanted = self.wanted();
         EpollEvent::new(wanted.flags.bits(), wanted.data)
@@ -144,29 +150,30 @@ impl Interest {
         file.file().poll_for(caller, events, None) & events
     }
 
-    /// The event for the program, if there is one, and what was wanted before it was taken. Of several
-    /// who take from a one-shot interest one gets it.
+    /// The event for the program, if there is one, and what was wanted (`wanted`) before it was taken. Of
+    /// several who take from a one-shot interest one gets it.
     pub(super) fn take(
         &self,
         caller: &dyn Caller,
         file: &OpenFile,
+        wanted: Wanted,
     ) -> Option<(EpollEvent, Wanted)> {
-        let there = self.look(caller, file);
-        let mut wanted = self.wanted.lock();
-        let there = there & wanted.events();
+        let events = wanted.events();
+        if events.is_empty() {
+            return None;
+        }
+        let there = file.file().poll_for(caller, events, None) & events;
         if there.is_empty() {
             return None;
         }
-        let before = *wanted;
-        if before.flags.contains(EpollFlags::ONESHOT) {
-            wanted.flags &= EpollFlags::PRIVATE;
+        if wanted.flags.contains(EpollFlags::ONESHOT) {
+            let mut now = self.wanted.lock();
+            if *now != wanted {
+                return None;
+            }
+            now.flags &= EpollFlags::PRIVATE;
         }
-        Some((EpollEvent::new(u32::from(there.bits()), before.data), before))
-    }
-
-    /// Whether the event stays until it has gone away.
-    pub(super) fn is_level_triggered(&self) -> bool {
-        !self.wanted().flags.intersects(EpollFlags::EDGE | EpollFlags::ONESHOT)
+        Some((EpollEvent::new(u32::from(there.bits()), wanted.data), wanted))
     }
 
     /// The program could not be given the event: it is as if it had not been taken.

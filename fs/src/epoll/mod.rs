@@ -73,6 +73,9 @@ struct State {
 /// Interests of all instances.
 static WATCHES: AtomicU64 = AtomicU64::new(0);
 
+/// Interests that are taken from the ready list under one hold of the lock.
+const FEW: usize = 16;
+
 /// Where the places of a new instance begin: there is as much room before as behind.
 const MIDDLE: u64 = 1 << 63;
 
@@ -226,38 +229,24 @@ impl Epoll {
             let state = self.state.lock();
             (state.first, state.end)
         };
+        let mut few: [Option<Arc<Interest>>; FEW] = [const { None }; FEW];
         while found.len() < most {
-            let interest = {
-                let state = self.state.lock();
-                let Some((place, interest)) = state.ready.range(next..end).next() else { break };
+            let mut count = 0;
+            for (place, interest) in
+                self.state.lock().ready.range(next..end).take(FEW.min(most - found.len()))
+            {
                 next = place + 1;
-                interest.clone()
-            };
-            let stays = interest.is_level_triggered();
-            // An event that comes after the look finds an interest that is not in the list, and puts it
-            // there. One that stays until its file was asked is asked once more when it goes.
-            if !stays && !self.take_out(&interest) {
-                continue;
+                few[count] = Some(interest.clone());
+                count += 1;
             }
-            let taken = match interest.file() {
-                Some(file) => {
-                    let taken = interest.take(caller, &file);
-                    if taken.is_none()
-                        && stays
-                        && self.take_out(&interest)
-                        && !interest.look(caller, &file).is_empty()
-                    {
-                        self.push(&interest, false);
-                    }
-                    taken
+            if count == 0 {
+                break;
+            }
+            found.reserve(count);
+            for interest in few[..count].iter_mut().filter_map(Option::take) {
+                if let Some((event, before)) = self.take_event(caller, &interest) {
+                    found.push(Delivery { interest, before, event });
                 }
-                None => {
-                    self.take_out(&interest);
-                    None
-                }
-            };
-            if let Some((event, before)) = taken {
-                found.push(Delivery { interest, before, event });
             }
         }
         let is_more = || self.state.lock().ready.range(next..).next().is_some();
@@ -269,6 +258,40 @@ impl Epoll {
             }
         }
         found
+    }
+
+    /// What an interest in the ready list has for the program, and what was wanted before it was taken.
+    fn take_event(
+        &self,
+        caller: &dyn Caller,
+        interest: &Arc<Interest>,
+    ) -> Option<(EpollEvent, Wanted)> {
+        let wanted = interest.wanted();
+        if wanted.is_level_triggered() {
+            if interest.place.load(Ordering::Relaxed) == NOWHERE {
+                // Taken out since the list was read.
+                return None;
+            }
+            let Some(file) = interest.file() else {
+                self.take_out(interest);
+                return None;
+            };
+            let taken = interest.take(caller, &file, wanted);
+            // One that stays until its file was asked is asked once more when it goes.
+            if taken.is_none()
+                && self.take_out(interest)
+                && !interest.look(caller, &file).is_empty()
+            {
+                self.push(interest, false);
+            }
+            return taken;
+        }
+        // An event that comes after the look finds an interest that is not in the list, and puts it there.
+        if !self.take_out(interest) {
+            return None;
+        }
+        let file = interest.file()?;
+        interest.take(caller, &file, interest.wanted())
     }
 
     /// Takes an interest out of the ready list; false when it was not there.

@@ -23,7 +23,7 @@ use base::time;
 
 use crate::call::Caller;
 use crate::ipc::waiter::Ended;
-use crate::memory::{Access, FutexKey, UserMemory};
+use crate::memory::{Access, AddressSpace, FutexKey, UserMemory};
 use crate::signal::RestartBlock;
 use table::{Table, Waiter};
 
@@ -102,11 +102,23 @@ impl Word {
     /// # Errors
     /// `EINVAL` when somebody waits for it as for a lock.
     pub fn wake(&self, count: usize, bits: u32) -> Result<usize, Errno> {
-        if lock::is_contended(&self.key) {
-            return Err(Errno::EINVAL);
-        }
-        TABLE.wake(self.key, count, bits)
+        wake_key(self.key, count, bits)
     }
+}
+
+fn wake_key(key: FutexKey, count: usize, bits: u32) -> Result<usize, Errno> {
+    if lock::is_contended(&key) {
+        return Err(Errno::EINVAL);
+    }
+    TABLE.wake(key, count, bits)
+}
+
+/// Wakes up to `count` waiters of a word that only threads of this address space share.
+///
+/// # Errors
+/// Those of [`Word::new`] and of [`Word::wake`].
+pub fn wake_private(space: &AddressSpace, address: u64, count: usize) -> Result<usize, Errno> {
+    wake_key(space.private_futex_key(address)?, count, MATCH_ANY)
 }
 
 /// Waits until the word is woken, if it has the value.

@@ -318,8 +318,7 @@ impl UserMemory {
     /// # Errors
     /// `EINVAL` when it is not aligned; `EFAULT` when a shared futex is not mapped.
     pub fn futex_key(&self, address: u64, is_private: bool) -> Result<FutexKey, Errno> {
-        check_word(address)?;
-        let private = FutexKey::Private { space: self.space.id(), address };
+        let private = self.space.private_futex_key(address)?;
         if is_private {
             return Ok(private);
         }
@@ -399,6 +398,17 @@ impl AddressSpace {
 
 fn check_range(address: u64, length: usize) -> Result<(), Errno> {
     if is_user_range(address, length as u64) { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+impl AddressSpace {
+    /// The key of a futex that only threads of this space share.
+    ///
+    /// # Errors
+    /// `EINVAL` when it is not aligned, `EFAULT` when it is not user memory.
+    pub fn private_futex_key(&self, address: u64) -> Result<FutexKey, Errno> {
+        check_word(address)?;
+        Ok(FutexKey::Private { space: self.id(), address })
+    }
 }
 
 fn check_word(address: u64) -> Result<(), Errno> {

@@ -178,6 +178,16 @@ impl FileTable {
         }
     }
 
+    /// The open files of some descriptors, in their order; `None` where there is none. For as many as either
+    /// has room.
+    pub fn get_some(&self, descriptors: &[i32], files: &mut [Option<Arc<OpenFile>>]) {
+        let inner = self.inner.lock();
+        for (descriptor, file) in descriptors.iter().zip(files) {
+            let found = usize::try_from(*descriptor).ok().and_then(|index| inner.files.get(index));
+            file.clone_from(found.unwrap_or(&None));
+        }
+    }
+
     /// Gives a file the lowest free descriptor; `EMFILE` when that is not below `limit`
     /// (`RLIMIT_NOFILE`).
     pub fn insert(

@@ -28,7 +28,7 @@ use fs::Location;
 use super::ids::{Pid, Tid};
 use super::limits::{Limits, Resource};
 use super::thread::{NAME_SIZE, Thread};
-use crate::counters::ProcessCounters;
+use crate::counters::{Counter, ProcessCounters};
 use crate::signal::ProcessSignals;
 
 const NS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
@@ -106,39 +106,68 @@ struct ThreadList {
 /// What was read and written by calls, for `/proc/PID/io`.
 #[derive(Default)]
 pub struct TransferCounters {
-    read_bytes: AtomicU64,
-    written_bytes: AtomicU64,
-    reads: AtomicU64,
-    writes: AtomicU64,
+    read: Transfers,
+    written: Transfers,
+}
+
+/// Calls in one direction and their bytes, in two parts: what the core counted that the thread was on, which
+/// alone writes there, and what others did, by atomic additions.
+#[derive(Default)]
+struct Transfers {
+    calls: Counter,
+    bytes: Counter,
+    calls_elsewhere: AtomicU64,
+    bytes_elsewhere: AtomicU64,
+}
+
+impl Transfers {
+    #[inline]
+    fn note(&self, is_home: bool, bytes: u64) {
+        if is_home {
+            self.calls.add(1);
+            self.bytes.add(bytes);
+        } else {
+            self.add_elsewhere(1, bytes);
+        }
+    }
+
+    fn add_elsewhere(&self, calls: u64, bytes: u64) {
+        self.calls_elsewhere.fetch_add(calls, Ordering::Relaxed);
+        self.bytes_elsewhere.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn calls(&self) -> u64 {
+        self.calls.get().wrapping_add(self.calls_elsewhere.load(Ordering::Relaxed))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.get().wrapping_add(self.bytes_elsewhere.load(Ordering::Relaxed))
+    }
 }
 
 impl TransferCounters {
-    /// A call read so many bytes.
+    /// A call read so many bytes; `is_home`: it was carried out on the core that its thread is on.
     #[inline]
-    pub fn note_read(&self, bytes: u64) {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    pub fn note_read(&self, is_home: bool, bytes: u64) {
+        self.read.note(is_home, bytes);
     }
 
     /// A call wrote so many bytes.
     #[inline]
-    pub fn note_written(&self, bytes: u64) {
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    pub fn note_written(&self, is_home: bool, bytes: u64) {
+        self.written.note(is_home, bytes);
     }
 
     /// Bytes read, bytes written, calls that read, calls that wrote.
     pub fn values(&self) -> [u64; 4] {
-        [&self.read_bytes, &self.written_bytes, &self.reads, &self.writes]
-            .map(|counter| counter.load(Ordering::Relaxed))
+        let (read, written) = (&self.read, &self.written);
+        [read.bytes(), written.bytes(), read.calls(), written.calls()]
     }
 
     /// Adds what another one counted.
     pub fn add(&self, other: &TransferCounters) {
-        let counters = [&self.read_bytes, &self.written_bytes, &self.reads, &self.writes];
-        for (counter, value) in counters.into_iter().zip(other.values()) {
-            counter.fetch_add(value, Ordering::Relaxed);
-        }
+        self.read.add_elsewhere(other.read.calls(), other.read.bytes());
+        self.written.add_elsewhere(other.written.calls(), other.written.bytes());
     }
 }
 

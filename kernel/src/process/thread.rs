@@ -245,6 +245,24 @@ impl Thread {
         self.resources.lock().files.get(descriptor)
     }
 
+    /// Whether this code runs on the core that the thread is on.
+    #[inline]
+    fn is_home(&self) -> bool {
+        self.core.load(Ordering::Relaxed) == CpuId::current().index()
+    }
+
+    /// A call of the thread read so many bytes.
+    #[inline]
+    pub fn note_read(&self, bytes: u64) {
+        self.transfers.note_read(self.is_home(), bytes);
+    }
+
+    /// A call of the thread wrote so many bytes.
+    #[inline]
+    pub fn note_written(&self, bytes: u64) {
+        self.transfers.note_written(self.is_home(), bytes);
+    }
+
     /// Root, working directory and umask.
     pub fn directory(&self) -> Arc<DirectoryContext> {
         self.resources.lock().directory.clone()

@@ -128,7 +128,7 @@ pub fn answer_at_once(
                 number::rt_sigprocmask => signal::mask_at_once(thread, space, arguments),
                 number::tgkill => signal::raise_at_once(thread, arguments),
                 number::pselect6 => file::pselect_at_once(thread, space, arguments),
-                number::futex => ipc::wake_at_once(thread, arguments),
+                number::futex => ipc::wake_at_once(space, arguments),
                 number::epoll_wait => file::epoll_wait_at_once(thread, space, arguments),
                 number::clock_gettime => time::clock_at_once(thread, space, arguments),
                 _ => file::look_at_once(thread, number, arguments),

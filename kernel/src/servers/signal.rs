@@ -80,7 +80,7 @@ async fn rt_sigaction(call: &Call) -> SysResult {
         Some(new) => actions.set(signal, new)?,
         None => actions.get(signal),
     };
-    if new.is_some() && actions.ignores(signal) {
+    if new.is_some_and(|new| signal::ignores(signal, &new)) {
         signal::discard_ignored(call.process(), signal);
     }
     if old != 0 {
@@ -112,7 +112,7 @@ pub fn action_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6
             // Another thread has set it between.
             let _ = space.put_now(old_address, former.as_bytes());
         }
-        if actions.ignores(signal) {
+        if signal::ignores(signal, &new) {
             signal::discard_ignored(&thread.process, signal);
         }
     }

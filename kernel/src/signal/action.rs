@@ -42,6 +42,11 @@ pub fn disposition(signal: Signal, action: &Action) -> Disposition {
     }
 }
 
+/// Whether a signal that is not blocked has no effect under an action.
+pub fn ignores(signal: Signal, action: &Action) -> bool {
+    disposition(signal, action) == Disposition::Ignore
+}
+
 /// The actions of all signals. Shared by the threads of a process, and by processes that were cloned
 /// with `CLONE_SIGHAND`.
 pub struct ActionTable {
@@ -122,7 +127,7 @@ impl ActionTable {
 
     /// Whether a signal that is not blocked would have no effect.
     pub fn ignores(&self, signal: Signal) -> bool {
-        disposition(signal, &self.get(signal)) == Disposition::Ignore
+        ignores(signal, &self.get(signal))
     }
 
     /// The signals that are ignored on purpose, and those that have handlers: for `/proc`.

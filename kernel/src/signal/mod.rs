@@ -30,7 +30,7 @@ mod thread;
 pub mod timers;
 mod wait;
 
-pub use action::{ActionTable, Disposition, SharedActions, default_disposition};
+pub use action::{ActionTable, Disposition, SharedActions, default_disposition, ignores};
 pub use deliver::{BeforeUser, before_user, force, note_restart, replaces_registers};
 pub use frame::{exchange_stack, restore as restore_frame};
 pub use info::{SignalInfo, TrapCode};

@@ -26,7 +26,7 @@ use zerocopy::IntoBytes;
 
 use crate::call::{Call, SysResult};
 use crate::memory::AddressSpace;
-use crate::process::{FileTable, Interrupted, Resource, Thread};
+use crate::process::{Interrupted, Resource, Thread};
 use crate::signal::{RestartBlock, with_mask};
 
 /// One file that is waited for.
@@ -235,15 +235,23 @@ fn poll_few<const MOST: usize>(
     }
     let files = thread.files();
     let mut answers = 0;
-    for entry in raw.iter_mut() {
-        let found = if entry.descriptor < 0 {
-            PollEvents::empty()
-        } else {
-            look_now(thread, &files, entry.descriptor, PollEvents::from_bits_truncate(entry.events))
-                .unwrap_or(PollEvents::NVAL)
-        };
-        entry.returned_events = found.bits();
-        answers += u64::from(!found.is_empty());
+    for entries in raw.chunks_mut(AT_A_TIME) {
+        let mut descriptors = [-1; AT_A_TIME];
+        for (descriptor, entry) in descriptors.iter_mut().zip(entries.iter()) {
+            *descriptor = entry.descriptor;
+        }
+        let mut some = [const { None }; AT_A_TIME];
+        files.get_some(&descriptors[..entries.len()], &mut some);
+        for (entry, file) in entries.iter_mut().zip(&some) {
+            let wanted = PollEvents::from_bits_truncate(entry.events);
+            let found = match file {
+                Some(file) => look_now(thread, file, wanted),
+                None if entry.descriptor < 0 => PollEvents::empty(),
+                None => PollEvents::NVAL,
+            };
+            entry.returned_events = found.bits();
+            answers += u64::from(!found.is_empty());
+        }
     }
     if answers == 0 && waits {
         return None;
@@ -252,15 +260,12 @@ fn poll_few<const MOST: usize>(
     space.put_now(address, raw.as_bytes()).then_some(answers)
 }
 
-/// What a file has of the events that are asked for; `EBADF` when it is not open.
-fn look_now(
-    caller: &Thread,
-    files: &FileTable,
-    descriptor: i32,
-    wanted: PollEvents,
-) -> Result<PollEvents, Errno> {
-    let file = files.get(descriptor)?;
-    Ok(file.file().poll_for(caller, wanted, None) & (wanted | PollEvents::ALWAYS))
+/// Files that are looked up under one hold of the table's lock.
+const AT_A_TIME: usize = 8;
+
+/// What a file has of the events that are asked for.
+fn look_now(caller: &Thread, file: &OpenFile, wanted: PollEvents) -> PollEvents {
+    file.file().poll_for(caller, wanted, None) & (wanted | PollEvents::ALWAYS)
 }
 
 pub async fn poll(call: &Call) -> SysResult {
@@ -472,23 +477,35 @@ fn select_few<const WORDS: usize>(
             left &= (1 << (count % WORD_BITS)) - 1;
         }
         while left != 0 {
-            let descriptor = word * WORD_BITS + left.trailing_zeros() as usize;
-            let bit = left & left.wrapping_neg();
-            left ^= bit;
-            let mut wanted = PollEvents::empty();
-            for (events, set) in SETS.iter().zip(given) {
-                if set & bit != 0 {
-                    wanted |= *events;
+            let mut descriptors = [-1; AT_A_TIME];
+            let mut some = [const { None }; AT_A_TIME];
+            for descriptor in &mut descriptors {
+                if left != 0 {
+                    let index = word * WORD_BITS + left.trailing_zeros() as usize;
+                    *descriptor = i32::try_from(index).ok()?;
+                    left &= left - 1;
                 }
             }
-            let there = look_now(thread, &files, i32::try_from(descriptor).ok()?, wanted).ok()?;
-            if there.is_empty() {
-                continue;
-            }
-            for ((events, set), answer) in SETS.iter().zip(given).zip(&mut answers) {
-                if set & bit != 0 && there.intersects(*events) {
-                    *answer.get_mut(word)? |= bit;
-                    found += 1;
+            files.get_some(&descriptors, &mut some);
+            for (descriptor, file) in descriptors.iter().zip(&some) {
+                let Ok(index) = usize::try_from(*descriptor) else { break };
+                let bit = 1 << (index % WORD_BITS);
+                let mut wanted = PollEvents::empty();
+                for (events, set) in SETS.iter().zip(given) {
+                    if set & bit != 0 {
+                        wanted |= *events;
+                    }
+                }
+                // One that is not open is `EBADF`, which the long way says.
+                let there = look_now(thread, file.as_deref()?, wanted);
+                if there.is_empty() {
+                    continue;
+                }
+                for ((events, set), answer) in SETS.iter().zip(given).zip(&mut answers) {
+                    if set & bit != 0 && there.intersects(*events) {
+                        *answer.get_mut(word)? |= bit;
+                        found += 1;
+                    }
                 }
             }
         }

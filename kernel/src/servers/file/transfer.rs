@@ -76,7 +76,7 @@ pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6])
     if sink.is_stopped() && count == 0 {
         return None;
     }
-    thread.transfers.note_read(count as u64);
+    thread.note_read(count as u64);
     Some(count as u64)
 }
 
@@ -109,7 +109,7 @@ pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]
     if count == 0 && source.is_stopped() {
         return None;
     }
-    thread.transfers.note_written(count as u64);
+    thread.note_written(count as u64);
     match after_write(thread, &file, count) {
         Ok(()) => Some(count as u64),
         Err(errno) => Some(errno.to_return_value().cast_unsigned()),
@@ -282,7 +282,7 @@ fn partly(done: usize, error: Errno) -> SysResult {
 
 async fn read_from(call: &Call, file: &Arc<OpenFile>, sink: UserSink, spot: Spot) -> SysResult {
     let result = read_all(call, file, sink, spot).await;
-    call.thread.transfers.note_read(result.unwrap_or(0));
+    call.thread.note_read(result.unwrap_or(0));
     result
 }
 
@@ -349,7 +349,7 @@ async fn read_all(call: &Call, file: &Arc<OpenFile>, sink: UserSink, spot: Spot)
 
 async fn write_to(call: &Call, file: &Arc<OpenFile>, source: UserSource, spot: Spot) -> SysResult {
     let result = write_whole(call, file, source, spot).await;
-    call.thread.transfers.note_written(result.unwrap_or(0));
+    call.thread.note_written(result.unwrap_or(0));
     result
 }
 

@@ -9,8 +9,7 @@ use base::time;
 
 use crate::call::{Call, SysResult, encode};
 use crate::futex::{self, Patience, Word};
-use crate::memory::{Access, UserMemory};
-use crate::process::Thread;
+use crate::memory::{Access, AddressSpace};
 
 async fn word(call: &Call, index: usize, operation: u32) -> Result<Word, Errno> {
     word_for(call, index, operation, Access::READ).await
@@ -62,13 +61,12 @@ async fn deadline(call: &Call, operation: u32) -> Result<Option<u64>, Errno> {
 }
 
 /// `FUTEX_WAKE` of a private word, which neither waits nor looks at the word. `None` for everything else.
-pub fn wake_at_once(thread: &Thread, arguments: &[u64; 6]) -> Option<u64> {
+pub fn wake_at_once(space: &AddressSpace, arguments: &[u64; 6]) -> Option<u64> {
     let [address, operation, value, ..] = *arguments;
     if operation as u32 != flags::FUTEX_WAKE | flags::FUTEX_PRIVATE_FLAG {
         return None;
     }
-    let word = Word::new(UserMemory::new(thread.space()), address, true);
-    let woken = word.and_then(|word| word.wake(wake_count(value as u32), flags::MATCH_ANY));
+    let woken = futex::wake_private(space, address, wake_count(value as u32));
     Some(encode(woken.map(|count| count as u64)))
 }
 
