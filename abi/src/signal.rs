@@ -337,6 +337,8 @@ pub const MINSIGSTKSZ: u64 = 2048;
 
 /// `si_code`: `kill`.
 pub const SI_USER: i32 = 0;
+/// `SIGSYS`: a filter forbids the call.
+pub const SYS_SECCOMP: i32 = 1;
 /// `si_code`: the kernel.
 pub const SI_KERNEL: i32 = 0x80;
 /// Something happened to a file, for signals whose own codes mean something else.

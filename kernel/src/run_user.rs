@@ -35,7 +35,7 @@ use crate::call::{self, Call, SysResult, encode};
 use crate::choice::{Way, note_cost, way_of};
 use crate::memory::{Access, AddressSpace, FaultSignal};
 use crate::posted::trampoline::{self, Finished, Recovery};
-use crate::process::{self, Thread};
+use crate::process::{self, Thread, seccomp};
 use crate::signal::{self, BeforeUser, SignalInfo};
 use crate::{core_loop, counters, dispatch, machine, posted, request, servers, stages};
 
@@ -135,6 +135,9 @@ async fn run(
             {
                 finish_posted(&thread, &mut context, finished).await;
             }
+            if thread.restrictions.is_active() {
+                trampoline::retire(&thread, &space, &mut context).await;
+            }
             if signal::before_user(&thread, &mut context).await == BeforeUser::Exit {
                 break;
             }
@@ -165,7 +168,9 @@ async fn run(
                     {
                         finish_posted(&thread, &mut context, finished).await;
                     }
-                } else {
+                } else if !thread.restrictions.is_active()
+                    || !seccomp::stops(&thread, &mut context, number)
+                {
                     system_call(&thread, &mut context, number).await;
                 }
                 if matches!(number, number::execve | number::execveat)
@@ -301,7 +306,7 @@ fn stay_in_user_mode(
         {
             trampoline::arrive(thread, context, space, sites);
         }
-        if trap != Trap::SystemCall {
+        if trap != Trap::SystemCall || thread.restrictions.is_active() {
             return Stop::Trap(trap);
         }
         let number = context.call_number();

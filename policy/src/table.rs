@@ -195,7 +195,7 @@ routes! {
     154 modify_ldt Other TRAVEL Partial "no segment can be written";
     155 pivot_root File TRAVEL None;
     156 _sysctl Other TRAVEL None;
-    157 prctl Process TRAVEL Partial "PR_SET_MM, seccomp, speculation and machine-check operations are refused";
+    157 prctl Process TRAP Partial "PR_SET_MM, speculation and machine-check operations are refused";
     158 arch_prctl Process STAY Partial "cpuid cannot be forbidden";
     159 adjtimex Time TRAVEL Partial "values are kept and the time can be set; the rate of the clock does not change";
     160 setrlimit Process TRAVEL Full;
@@ -355,7 +355,7 @@ routes! {
     314 sched_setattr Process TRAVEL Partial "SCHED_DEADLINE and limits of utilisation are refused; the rest is kept but orders no threads";
     315 sched_getattr Process TRAVEL Full;
     316 renameat2 File TRAVEL Full;
-    317 seccomp Process TRAVEL None;
+    317 seccomp Process TRAP Partial "no listener; verdicts are not logged; nobody traces";
     318 getrandom Other TRAVEL Full;
     319 memfd_create File TRAVEL Partial "no huge pages: MFD_HUGETLB answers ENOSYS";
     320 kexec_file_load Other TRAVEL None;

@@ -85,6 +85,9 @@ fn register(call: &Call) -> SysResult {
     if version != u64::from(VERSION) || flags != 0 || !is_page_aligned(address) {
         return Err(Errno::EINVAL);
     }
+    if thread.restrictions.is_active() {
+        return Err(Errno::EPERM);
+    }
     bind(thread, Origin::Program { address }).map(|syspage| syspage.control_address())
 }
 

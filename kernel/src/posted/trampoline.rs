@@ -67,6 +67,14 @@ pub async fn give_up(thread: &Thread, space: &AddressSpace) {
     }
 }
 
+/// The thread's calls are restricted now: it posts no more, so that each of them is looked at.
+pub async fn retire(thread: &Thread, space: &AddressSpace, context: &mut UserContext) {
+    if thread.syspage_id.load(Ordering::Relaxed) != 0 {
+        super::leave(thread).await;
+        stand_in(space, context);
+    }
+}
+
 /// The second segment base as the program knows it.
 pub fn second_pointer(space: &AddressSpace, context: &UserContext) -> u64 {
     match space.sites() {
@@ -102,7 +110,8 @@ pub fn arrive(
         return;
     }
     pop(space, context);
-    if thread.syspage_id.load(Ordering::Relaxed) == 0 && !sites.has_given_up() {
+    let may_post = !sites.has_given_up() && !thread.restrictions.is_active();
+    if thread.syspage_id.load(Ordering::Relaxed) == 0 && may_post {
         let origin = Origin::Trampoline { sites: sites.table(), code: sites.code() };
         if let Ok(syspage) = bind(thread, origin) {
             context.set_second_pointer(syspage.control_address());

@@ -235,6 +235,7 @@ pub(super) fn make_thread(
         timer_slack_ns: parent.timer_slack_ns.load(Ordering::Relaxed),
         undo: if request.has(CLONE_SYSVSEM) { parent.undo.share() } else { UndoShare::default() },
     });
+    thread.restrictions.take_over(&parent.restrictions);
     if request.has(CLONE_CHILD_CLEARTID) {
         thread.clear_child_tid.store(request.child_tid, Ordering::Relaxed);
     }

@@ -43,6 +43,7 @@ pub mod pidfd;
 pub mod process;
 pub mod procfs;
 pub mod schedule;
+pub mod seccomp;
 pub mod session;
 pub mod system;
 pub mod table;

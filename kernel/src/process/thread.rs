@@ -26,6 +26,7 @@ use super::fork::VforkGate;
 use super::ids::Tid;
 use super::process::{Process, TransferCounters};
 use super::schedule::Schedule;
+use super::seccomp::Restrictions;
 use crate::call::CallSlot;
 use crate::counters::ThreadCounters;
 use crate::ipc::undo::UndoShare;
@@ -96,6 +97,8 @@ pub struct Thread {
     pub syspage_id: AtomicU32,
     /// What it took from semaphores and gives back at its end.
     pub undo: UndoShare,
+    /// What calls it may make.
+    pub restrictions: Restrictions,
     /// Where it posts calls. Only the thread itself changes it.
     syspage: Mutex<Option<Arc<Syspage>>>,
     /// Wait status with which it ends, if `request_exit` was called: 1 << 32 | status.
@@ -161,6 +164,7 @@ impl Thread {
             placement: AtomicU64::new(0),
             parent_death_signal: AtomicI32::new(0),
             undo: new.undo,
+            restrictions: Restrictions::new(),
             exit_request: AtomicU64::new(0),
             syspage_id: AtomicU32::new(0),
             syspage: Mutex::new(&rank::CALL_SLOT, None),

@@ -126,6 +126,14 @@ impl SignalInfo {
         SignalInfo::plain(signal, code, [u64::from(band), pair(descriptor, 0), 0, 0])
     }
 
+    /// A call that the thread may not make: the address behind it, its number, the architecture, and
+    /// what the filter says.
+    pub fn forbidden_call(address: u64, number: i32, architecture: u32, detail: u16) -> SignalInfo {
+        let fields = [address, pair(number, architecture), 0, 0];
+        let info = SignalInfo::plain(Signal::SIGSYS, numbers::SYS_SECCOMP, fields);
+        SignalInfo { errno: i32::from(detail), ..info }
+    }
+
     /// A fault at an address.
     pub fn fault(signal: Signal, code: i32, address: VirtAddr, trap: TrapCode) -> SignalInfo {
         let fields = [address.0, 0, 0, 0];

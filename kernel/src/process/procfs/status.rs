@@ -443,7 +443,9 @@ fn privilege_lines(text: &mut Text, thread: &Thread) {
         put!(*text, "{label}:\t{set:016x}\n");
     }
     put!(*text, "NoNewPrivs:\t{}\n", u8::from(credentials.no_new_privileges));
-    put!(*text, "Seccomp:\t0\nSeccomp_filters:\t0\n");
+    let restrictions = &thread.restrictions;
+    let (mode, filters) = (restrictions.mode(), restrictions.filter_count());
+    put!(*text, "Seccomp:\t{mode}\nSeccomp_filters:\t{filters}\n");
 }
 
 /// Names and units of the limits, in the order of their numbers.

@@ -80,8 +80,8 @@ pub(super) async fn prctl(call: &Call) -> SysResult {
         PR_SET_TIMING if argument == TIMING_STATISTICAL => {}
         PR_GET_THP_DISABLE if argument == 0 => no_rest?,
         PR_SET_THP_DISABLE => no_rest?,
-        // No filters are there, so none is in force.
-        PR_GET_SECCOMP => {}
+        PR_GET_SECCOMP => return Ok(u64::from(thread.restrictions.mode())),
+        PR_SET_SECCOMP => return super::seccomp::set_mode(call, argument, rest[0]).await,
         // Names of anonymous areas are for show alone; taking them saves allocators a warning.
         PR_SET_VMA if argument == VMA_ANONYMOUS_NAME => {}
         _ => return Err(Errno::EINVAL),

@@ -10,6 +10,7 @@ mod io_priority;
 mod limits;
 mod pidfd;
 mod schedule;
+mod seccomp;
 mod wait;
 
 use core::sync::atomic::Ordering;
@@ -73,6 +74,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::prlimit64 => limits::prlimit64(call).await,
         number::getrusage => limits::getrusage(call).await,
         number::prctl => control::prctl(call).await,
+        number::seccomp => seccomp::seccomp(call).await,
         number::personality => control::personality(call),
         number::unshare => unshare(call),
         number::setns => setns(call),
