@@ -86,10 +86,7 @@ pub struct Restrictions {
 impl Restrictions {
     /// None.
     pub fn new() -> Restrictions {
-        Restrictions {
-            mode: AtomicU32::new(MODE_NONE),
-            filters: Mutex::new(&rank::SETTINGS, None),
-        }
+        Restrictions { mode: AtomicU32::new(MODE_NONE), filters: Mutex::new(&rank::SETTINGS, None) }
     }
 
     /// The mode.
