@@ -286,9 +286,9 @@ routes! {
     245 mq_getsetattr Ipc TRAVEL Full;
     246 kexec_load Other TRAVEL None;
     247 waitid Process TRAVEL Partial "__WNOTHREAD is ignored";
-    248 add_key Other TRAVEL None;
-    249 request_key Other TRAVEL None;
-    250 keyctl Other TRAVEL None;
+    248 add_key Other TRAVEL Partial "types user, logon and keyring";
+    249 request_key Other TRAVEL Partial "finds keys; no program is started to make them";
+    250 keyctl Other TRAVEL Partial "nothing with cryptography, persistent keyrings or watches; a session is not given to the parent";
     251 ioprio_set Process TRAVEL Partial "kept and reported: no disk is waited for";
     252 ioprio_get Process TRAVEL Full;
     253 inotify_init File TRAVEL Full;

@@ -91,6 +91,8 @@ classes! {
     REMOTE_ANSWER = 164;
     /// What is left of directories and files that have ended.
     GRAVE = 165;
+    /// All keys and keyrings.
+    KEYS = 168;
     /// The queue of output to the host.
     CONSOLE = 170;
     /// A device and its driver.

@@ -10,6 +10,7 @@ use abi::Errno;
 use fs::Identity;
 
 use super::ids::{Pid, Tid};
+use super::keys::Anchors;
 
 pub use abi::capability::{ALL_CAPABILITIES, Capability, LAST_CAPABILITY};
 
@@ -88,6 +89,8 @@ pub struct Credentials {
     pub secure_bits: u32,
     /// `execve` gives no new privileges.
     pub no_new_privileges: bool,
+    /// Where its keyrings begin.
+    pub keys: Anchors,
 }
 
 impl Credentials {
@@ -106,6 +109,7 @@ impl Credentials {
             },
             secure_bits: 0,
             no_new_privileges: false,
+            keys: Anchors::default(),
         }
     }
 
@@ -230,6 +234,7 @@ impl Credentials {
         sets.permitted |= sets.ambient;
         sets.effective = if takes_effect { sets.permitted } else { sets.ambient };
         new.secure_bits &= !secure_bits::KEEP_CAPABILITIES;
+        new.keys = self.keys.inherit(false);
         let has_more = takes_effect || new.capabilities.permitted & !new.capabilities.ambient != 0;
         let is_secure = changes_ids || (new.user.real != 0 && has_more);
         (new, is_secure)

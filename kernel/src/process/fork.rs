@@ -206,6 +206,12 @@ pub(super) fn make_thread(
 ) -> Result<Arc<Thread>, Errno> {
     let mut resources = parent.resources();
     resources.vfork = gate;
+    let keys = &resources.credentials.keys;
+    if keys.thread.is_some() || (keys.process.is_some() && !request.has(CLONE_THREAD)) {
+        let mut credentials = (*resources.credentials).clone();
+        credentials.keys = keys.inherit(request.has(CLONE_THREAD));
+        resources.credentials = Arc::new(credentials);
+    }
     if !request.has(CLONE_FILES) {
         resources.files = Arc::new(resources.files.duplicate()?);
     }

@@ -36,6 +36,7 @@ pub mod file_table;
 pub mod first;
 pub mod fork;
 pub mod ids;
+pub mod keys;
 pub mod limits;
 pub mod mapped;
 pub mod pidfd;

@@ -1,5 +1,6 @@
 //! Calls of class other: names and facts of the system, random bytes.
 
+mod keys;
 mod machine;
 
 use abi::Errno;
@@ -43,6 +44,9 @@ pub async fn serve(call: &Call) -> SysResult {
         number::init_module => machine::init_module(call).await,
         number::finit_module => machine::finit_module(call),
         number::delete_module => machine::delete_module(call).await,
+        number::add_key => keys::add_key(call).await,
+        number::request_key => keys::request_key(call).await,
+        number::keyctl => alloc::boxed::Box::pin(keys::keyctl(call)).await,
         number::ferry_wait | number::ferry_cancel => posted::serve(call).await,
         _ => Err(call::unknown(call.number())),
     }

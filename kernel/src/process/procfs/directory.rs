@@ -10,7 +10,7 @@ use fs::pseudo::{Directory, Entry, EntryNode, Listed};
 use fs::{Identity, NodeKind};
 
 use super::process::Subject;
-use super::{counters, machine, network, number, process, settings, system, sysvipc};
+use super::{counters, keys, machine, network, number, process, settings, system, sysvipc};
 use crate::process::table;
 
 /// Makes an entry with the inode number given.
@@ -83,6 +83,8 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
     ("filesystems", |number| Entry::file(number, Arc::new(system::file_systems))),
     ("interrupts", |number| Entry::file(number, Arc::new(system::interrupts))),
     ("loadavg", |number| Entry::file(number, Arc::new(system::load))),
+    ("key-users", keys::users),
+    ("keys", keys::list),
     ("locks", |number| Entry::file(number, Arc::new(system::locks))),
     ("modules", |number| Entry::file(number, Arc::new(system::nothing))),
     ("partitions", |number| Entry::file(number, Arc::new(system::partitions))),

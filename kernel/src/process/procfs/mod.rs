@@ -9,6 +9,7 @@
 //!   sys/                 settings.rs
 //!   net/, sys/net/       network.rs
 //!   sysvipc/             sysvipc.rs
+//!   keys, key-users      keys.rs
 //!   PID/ferry            counters.rs: what the process called, and by which path
 //!   ferry/counters       counters.rs: what each core did
 //!   ferry/servers        machine.rs: where servers are carried; machine: what was measured at boot
@@ -26,6 +27,7 @@ mod descriptors;
 mod directory;
 #[cfg(debug_assertions)]
 mod fault;
+mod keys;
 mod machine;
 mod memory;
 mod network;

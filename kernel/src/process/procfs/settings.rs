@@ -23,6 +23,7 @@ use crate::call;
 use crate::process::credentials::LAST_CAPABILITY;
 use crate::process::file_table::DESCRIPTOR_LIMIT;
 use crate::process::ids::PID_LIMIT;
+use crate::process::keys;
 use crate::process::system;
 use crate::process::table;
 
@@ -258,6 +259,7 @@ const KERNEL: &[(&str, MakeEntry)] = &[
     ("dmesg_restrict", |number| limit(number, &system::LOG_RESTRICTED, 0, 1)),
     ("domainname", |number| name(number, system::domain_name, system::set_domain_name)),
     ("hostname", |number| name(number, system::host_name, system::set_host_name)),
+    ("keys", |number| directory(number, 11, KEYS)),
     kept!("kptr_restrict", 0, 0, 2),
     ("msg_next_id", sysvipc::msg_next_id),
     ("msgmax", sysvipc::msgmax),
@@ -298,6 +300,14 @@ const KERNEL: &[(&str, MakeEntry)] = &[
     ("threads-max", |number| value(number, table::thread_limit() as u64)),
     kept!("unprivileged_bpf_disabled", 2, 0, 2),
     ("version", |number| fact(number, || system::VERSION.as_bytes().to_vec())),
+];
+
+const KEYS: &[(&str, MakeEntry)] = &[
+    kept!("gc_delay", 300, 0, INT),
+    ("maxbytes", |number| limit(number, &keys::LIMITS.bytes, 0, INT)),
+    ("maxkeys", |number| limit(number, &keys::LIMITS.keys, 0, INT)),
+    ("root_maxbytes", |number| limit(number, &keys::LIMITS.root_bytes, 0, INT)),
+    ("root_maxkeys", |number| limit(number, &keys::LIMITS.root_keys, 0, INT)),
 ];
 
 const RANDOM: &[(&str, MakeEntry)] = &[
