@@ -211,7 +211,13 @@ pub async fn keyctl(call: &Call) -> SysResult {
             Ok(0)
         }
         ASSUME_AUTHORITY if id < 0 => Err(Errno::EINVAL),
-        ASSUME_AUTHORITY => if id == 0 { Ok(0) } else { Err(Errno::ENOKEY) },
+        ASSUME_AUTHORITY => {
+            if id == 0 {
+                Ok(0)
+            } else {
+                Err(Errno::ENOKEY)
+            }
+        }
         GET_SECURITY => {
             find(id, any(rights::VIEW))?;
             if call.argument(2) != 0 && call.argument(3) > 0 {
