@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/xattr.h>
 
@@ -245,6 +246,54 @@ CASE(end_of_a_file)
     EXPECT(watch, IN_DELETE_SELF, "");
     EXPECT(watch, IN_IGNORED, "");
     EXPECT_NONE();
+}
+
+/* Makes a file of one page, opens it, takes its name away and shows it in memory; its mapping is then
+ * the last that holds it. */
+static char *map_last(int *watch)
+{
+    int file = file_with("f", "x", 1);
+    CHECK_OK(ftruncate(file, 4096));
+    *watch = inotify_add_watch(watcher, "f", IN_DELETE_SELF);
+    CHECK(*watch >= 0);
+    char *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, file, 0);
+    CHECK(page != MAP_FAILED);
+    CHECK_OK(unlink("f"));
+    CHECK_OK(close(file));
+    EXPECT_NONE();
+    return page;
+}
+
+CASE(the_last_mapping_of_a_file_ends_it)
+{
+    scratch();
+    make_watcher();
+    int watch;
+    char *page = map_last(&watch);
+    CHECK_OK(munmap(page, 4096));
+    EXPECT(watch, IN_DELETE_SELF, "");
+    EXPECT(watch, IN_IGNORED, "");
+    page = map_last(&watch);
+    CHECK(mmap(page, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page);
+    EXPECT(watch, IN_DELETE_SELF, "");
+    EXPECT(watch, IN_IGNORED, "");
+    page = map_last(&watch);
+    char *other = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(other != MAP_FAILED);
+    CHECK(mremap(other, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, page) == page);
+    EXPECT(watch, IN_DELETE_SELF, "");
+    EXPECT(watch, IN_IGNORED, "");
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        int own;
+        map_last(&own);
+        _exit(own);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    EXPECT(WEXITSTATUS(status), IN_DELETE_SELF, "");
+    EXPECT(WEXITSTATUS(status), IN_IGNORED, "");
 }
 
 CASE(watches_change_and_end)

@@ -167,6 +167,22 @@ CASE(prlimit_of_others)
     CHECK_KILLED(child, SIGKILL);
 }
 
+CASE(process_1_has_limits_and_capabilities)
+{
+    struct rlimit limit;
+    struct {
+        uint32_t version;
+        int pid;
+    } header = {0x20080522, 1};
+    uint32_t sets[6] = {0};
+    CHECK_OK(syscall(SYS_prlimit64, 1, RLIMIT_NOFILE, NULL, &limit));
+    CHECK(limit.rlim_max > 0);
+    CHECK_OK(syscall(SYS_capget, &header, sets));
+    CHECK(sets[1] != 0);
+    header.pid = 0x3fffffff;
+    CHECK_ERRNO(syscall(SYS_capget, &header, sets), ESRCH);
+}
+
 CASE(too_many_descriptors)
 {
     struct rlimit limit = {20, 20};

@@ -113,6 +113,11 @@ impl Area {
         !self.flags.contains(AreaFlags::SHARED)
     }
 
+    /// Whether letting go of it may close a file or detach a segment.
+    pub fn refers_to_something(&self) -> bool {
+        self.attachment.is_some() || matches!(self.backing, Backing::Object { .. })
+    }
+
     /// Whether it promises memory that may have to be found later.
     pub fn is_accounted(&self) -> bool {
         self.is_accounted_with(self.protection)

@@ -22,6 +22,7 @@ mod attach;
 mod elf;
 mod fault;
 mod file_source;
+mod guard;
 mod image;
 mod layout;
 mod load;

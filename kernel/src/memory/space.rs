@@ -12,7 +12,7 @@ use abi::memory::Protection;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::memory::{Frame, PageRights, PageTable, PhysAddr, ShareMode, VirtAddr, zero_frame};
-use base::sync::{Mutex, MutexGuard, Once, rank};
+use base::sync::{Mutex, Once, rank};
 use base::user::{SpaceHandle, shootdown};
 use core::any::Any;
 use core::ops::Range;
@@ -22,6 +22,7 @@ use super::{PAGES_AT_ONCE, Sites};
 
 use super::area::{Area, AreaFlags, AreaMap, Backing};
 use super::attach::Owner;
+use super::guard::SpaceGuard;
 use super::layout::{Layout, PAGE, USER_END};
 use super::pin::Pinned;
 
@@ -126,6 +127,8 @@ pub(super) struct Inner {
     pub(super) run: super::fault::Run,
     /// Process that attaches and detaches shared-memory segments here.
     pub(super) owner: Owner,
+    /// Areas that were taken out and are let go of when the lock is free, see `guard.rs`.
+    pub(super) removed: Vec<(u64, Area)>,
     zero: PhysAddr,
 }
 
@@ -182,6 +185,7 @@ impl AddressSpace {
                     pinned: Vec::new(),
                     run: super::fault::Run::default(),
                     owner: Owner::default(),
+                    removed: Vec::new(),
                     zero: zero_frame().address(),
                 },
             ),
@@ -224,8 +228,8 @@ impl AddressSpace {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
+    pub(super) fn lock(&self) -> SpaceGuard<'_> {
+        SpaceGuard::new(self.inner.lock())
     }
 
     /// The sizes.
@@ -389,12 +393,19 @@ impl Inner {
         self.areas.insert(start, area);
     }
 
-    /// Takes areas and pages of `range` out.
+    /// Takes areas and pages of `range` out. What the areas refer to lives until the lock is free.
     pub(super) fn remove_areas(&mut self, range: Range<u64>) {
         self.pinned.retain(|pinned| !range.contains(&pinned.page));
-        for (start, area) in self.areas.remove(range) {
+        let mut areas = self.areas.remove(range);
+        for (start, area) in &areas {
             self.total -= (area.end - start) / PAGE;
-            self.take_pages(start..area.end);
+            self.take_pages(*start..area.end);
+        }
+        areas.retain(|(_, area)| area.refers_to_something());
+        if self.removed.is_empty() {
+            self.removed = areas;
+        } else {
+            self.removed.append(&mut areas);
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) async fn capget(call: &Call) -> SysResult {
     }
     let credentials = match header.pid {
         0 => call.thread.credentials(),
-        pid => table::thread(Tid(pid)).ok_or(Errno::ESRCH)?.credentials(),
+        pid => table::thread_or_init(Tid(pid)).ok_or(Errno::ESRCH)?.credentials(),
     };
     if call.argument(1) == 0 {
         return Ok(0);

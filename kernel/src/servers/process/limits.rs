@@ -32,7 +32,7 @@ pub(super) async fn prlimit64(call: &Call) -> SysResult {
     };
     let target = match call.int(0) {
         0 => call.thread.clone(),
-        pid => table::thread(Tid(pid)).ok_or(Errno::ESRCH)?,
+        pid => table::thread_or_init(Tid(pid)).ok_or(Errno::ESRCH)?,
     };
     may_limit(call, &target)?;
     let resource = Resource::new(call.unsigned(1))?;
