@@ -5,5 +5,7 @@
 
 extern crate alloc;
 
+pub mod blocks;
 pub mod console;
 pub mod files;
+mod port;

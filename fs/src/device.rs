@@ -1,8 +1,9 @@
-//! Device nodes: what opening a character device by number gives, and the tree of `/dev`.
+//! Device nodes: what opening a device by number gives, and the tree of `/dev`.
 //!
 //! There are the memory devices (null, zero, full, random, urandom), the terminals (tty, console,
-//! ptmx and its slaves), and what the kernel registers.
+//! ptmx and its slaves), and disks (`block`).
 
+use crate::block;
 use crate::file::{File, Mapping, Transfer, seek_in};
 use crate::identity::{Caller, Identity};
 use crate::inode::NewContent;
@@ -40,6 +41,9 @@ pub fn open(
     flags: OpenFlags,
     caller: &dyn Caller,
 ) -> Result<Arc<dyn File>, Errno> {
+    if kind == NodeKind::BlockDevice {
+        return block::open(number, flags);
+    }
     if kind != NodeKind::CharacterDevice {
         return Err(Errno::ENXIO);
     }
@@ -173,6 +177,10 @@ pub fn populate(directory: &Location) -> Result<(), Errno> {
     for (name, major, minor, mode) in nodes {
         let content = NewContent::CharacterDevice(make_device(major, minor));
         tree::create(lookup, name, content, mode)?;
+    }
+    for device in block::devices() {
+        let content = NewContent::BlockDevice(device.number());
+        tree::create(lookup, device.name().as_bytes(), content, 0o660)?;
     }
     for (name, mode) in [(b"pts".as_slice(), 0o755), (b"shm", 0o1777)] {
         tree::create(lookup, name, NewContent::Directory, mode)?;

@@ -360,6 +360,14 @@ pub trait FileSystem: Send + Sync {
     fn sync(&self) -> Result<(), Errno> {
         Ok(())
     }
+    /// Writes everything and ends; nothing may be asked for afterwards. Called when its last mount is gone.
+    fn close(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+    /// Changes are refused from now on, or not any more.
+    fn set_read_only(&self, _is_read_only: bool) -> Result<(), Errno> {
+        Ok(())
+    }
     /// Options for `/proc/mounts`, each with a leading comma.
     fn options(&self) -> String {
         String::new()

@@ -22,11 +22,13 @@
 extern crate alloc;
 
 pub mod anonymous;
+pub mod block;
 pub mod context;
 pub mod cpio;
 pub mod device;
 pub mod epoll;
 pub mod eventfd;
+pub mod ext4;
 pub mod extended;
 pub mod file;
 pub mod identity;

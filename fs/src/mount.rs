@@ -388,6 +388,12 @@ fn attach_topmost(at: &Location, child: Arc<Mount>) {
     tree.attach(&top, child);
 }
 
+/// Whether a mount in the tree shows the file system of a device number.
+pub fn is_mounted(device: u64) -> bool {
+    let tree = TREE.read();
+    tree.by_child.values().any(|attachment| attachment.child.file_system.device() == device)
+}
+
 /// Whether an inode is, or lies below, a directory of the same file system.
 pub fn is_below(inode: &Arc<dyn Inode>, directory: &Arc<dyn Inode>) -> bool {
     let mut here = inode.clone();

@@ -305,6 +305,30 @@ pub trait Contract: 'static {
     /// a live context is allowed there too, and leaks its memory on any other core.
     fn release_fpu(context: &mut Self::Context);
 
+    /// Bytes of a stack that `map_stack` takes.
+    const STACK_SIZE: usize = 256 << 10;
+    /// Makes `STACK_SIZE` bytes of RAM a stack, with a page below it that nobody may touch, and returns its
+    /// top, aligned to 16 bytes; `None` when no page table is left. It stays a stack for ever.
+    fn map_stack(memory: PhysAddr) -> Option<*mut u8>;
+    /// Prepares a stack on which `function` is called with `argument`; gives its stack pointer.
+    ///
+    /// # Safety
+    /// `top` is that of a stack that nobody else uses.
+    unsafe fn prepare_stack(
+        top: *mut u8,
+        function: extern "C" fn(usize) -> !,
+        argument: usize,
+    ) -> u64;
+    /// Goes on with what was left on another stack of this core, and returns when somebody goes on with this
+    /// one. `save` receives the stack pointer of this one before; `bounds` are those of the other stack, for backtraces.
+    ///
+    /// # Safety
+    /// `stack` was made by `prepare_stack` or saved here, on this core, and is gone on with once; the
+    /// stack behind it is still there. No lock is held. `save` may be written.
+    unsafe fn switch_stack(save: *mut u64, stack: u64, bounds: Range<u64>);
+    /// Bounds of the stack that this core runs on, for backtraces.
+    fn stack_bounds() -> Range<u64>;
+
     /// Writes to the machine's log device (serial port); waits for it.
     fn log_write(bytes: &[u8]);
     /// The code by which unmodified programs post calls, where the machine can have it.

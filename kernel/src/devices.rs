@@ -2,17 +2,19 @@
 //!
 //! The console carries the program's streams. Each file server (virtio-9p) is one directory that the host
 //! shares; it is connected with when it is mounted for the first time, and every mount shows that
-//! connection.
+//! connection. Each disk (virtio-blk) is a block device.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use abi::Errno;
 use base::device::virtio::{Kind, Transport};
-use base::sync::Once;
+use base::sync::{Mutex, Once, rank};
+use drivers::blocks::BlockDisk;
 use drivers::files::Files;
 use fs::inode::FileSystem;
+use fs::pending;
 use fs::remote::{Options, RemoteFs};
 use hal::{Contract, Machine};
 
@@ -32,10 +34,14 @@ struct Share {
 }
 
 static SHARES: Once<Vec<Share>> = Once::new();
+/// What was mounted from each disk last.
+static MOUNTED: Mutex<Vec<(u64, Weak<dyn FileSystem>)>> = Mutex::new(&rank::MOUNTS, Vec::new());
+static DISKS: Once<Vec<Arc<BlockDisk>>> = Once::new();
 
 /// Finds and starts all devices. Called once, at boot; false when there is no console.
 pub fn start() -> bool {
     let mut shares = Vec::new();
+    let mut disks = Vec::new();
     let mut has_console = false;
     for window in Machine::boot_info().devices {
         let Some(transport) = Transport::probe(window) else { continue };
@@ -58,6 +64,16 @@ pub fn start() -> bool {
                     false
                 }
             },
+            Kind::Block => match BlockDisk::new(transport) {
+                Some(disk) => {
+                    disks.push(Arc::new(disk));
+                    true
+                }
+                None => {
+                    log::error!("a disk cannot be used");
+                    false
+                }
+            },
             _ => false,
         };
         if is_started {
@@ -65,7 +81,17 @@ pub fn start() -> bool {
         }
     }
     SHARES.call_once(|| shares);
+    for disk in &disks {
+        // Whoever opens a disk looks whether what is mounted from it has changed it.
+        let options = Options { fresh_ns: 0, core: machine::device_core() };
+        fs::block::register(disk.clone(), options);
+    }
+    DISKS.call_once(|| disks);
     has_console
+}
+
+fn disks() -> &'static [Arc<BlockDisk>] {
+    DISKS.get().map_or(&[], Vec::as_slice)
 }
 
 fn shares() -> &'static [Share] {
@@ -78,6 +104,9 @@ pub fn poll() -> bool {
     for share in shares() {
         active |= share.server.poll();
     }
+    for disk in disks() {
+        active |= disk.poll();
+    }
     active
 }
 
@@ -86,6 +115,9 @@ pub fn interrupt() {
     console::interrupt();
     for share in shares() {
         share.server.interrupt();
+    }
+    for disk in disks() {
+        disk.interrupt();
     }
 }
 
@@ -106,4 +138,30 @@ pub async fn share(tag: &str, fresh_ns: u64) -> Result<Arc<dyn FileSystem>, Errn
     share.is_taken.store(false, Ordering::Release);
     let connection = connection?;
     Ok(share.connection.call_once(|| connection).clone())
+}
+
+/// The ext4 on the disk of a device number: the same for every mount.
+///
+/// # Errors
+/// `ENXIO` when there is no such disk, `EACCES` when it cannot be written as wanted, `EBUSY` while it is being mounted or
+/// left, and those of `RemoteFs::mount_ext4`.
+pub async fn mount_disk(number: u64, is_read_only: bool) -> Result<Arc<dyn FileSystem>, Errno> {
+    let disk = fs::block::find(number).ok_or(Errno::ENXIO)?;
+    if !is_read_only && disk.disk().0.geometry().is_read_only {
+        return Err(Errno::EACCES);
+    }
+    let known = MOUNTED.lock().iter().find(|(device, _)| *device == number).cloned();
+    if let Some(known) = known.and_then(|(_, known)| known.upgrade())
+        && fs::mount::is_mounted(number)
+    {
+        return Ok(known);
+    }
+    pending::complete(|| disk.settle()).await?;
+    let options = Options { fresh_ns: u64::MAX, core: machine::device_core() };
+    let file_system = RemoteFs::mount_ext4(disk, is_read_only, options).await?;
+    let mut mounted = MOUNTED.lock();
+    mounted.retain(|(device, _)| *device != number);
+    mounted.push((number, Arc::downgrade(&file_system)));
+    drop(mounted);
+    Ok(file_system)
 }

@@ -52,6 +52,7 @@ pub async fn run() {
             drop(process);
             settle().await;
             file::sync_all().await;
+            file::close_all().await;
             log_counts("end");
             report
         }

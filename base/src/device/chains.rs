@@ -1,7 +1,7 @@
 //! A virtqueue on which each message gets one answer.
 //!
-//! A slot is a pair of buffers that the queue owns: one that the device reads, one that it writes. They
-//! belong to the device from `submit` until the device returns them, however long that takes; who gave up
+//! A slot is a buffer that the queue owns: its first part is what the device reads, the rest what it writes.
+//! It belongs to the device from `submit` until the device returns it, however long that takes; who gave up
 //! waiting leaves the slot to it. A device that returns what it was not given is used no more.
 
 use alloc::vec::Vec;
@@ -13,24 +13,38 @@ use virtio_drivers::{BufferDirection, Hal};
 
 use super::virtio::{DmaMemory, Transport};
 
-/// Entries of the ring: two per slot, a power of two.
-const RING: usize = 16;
-/// Messages that may be with the device at the same time.
-pub const SLOTS: usize = RING / 2;
+/// What the buffer of a slot is aligned to, and the answer in it, in bytes.
+const ALIGNMENT: usize = 16;
 
 struct Slot {
-    message: NonNull<u8>,
-    answer: NonNull<u8>,
-    /// Bytes of the message that the device has; `None` while it has none.
-    given: Option<usize>,
+    buffer: NonNull<u8>,
+    /// Bytes of the message and of the answer that the device has; `None` while it has none.
+    given: Option<(usize, usize)>,
 }
 
-/// See the module.
-pub struct ChainQueue {
+impl Slot {
+    /// The two parts of the buffer.
+    ///
+    /// # Safety
+    /// Both fit into the buffer, and nobody else uses it for as long as the result lives.
+    unsafe fn parts(&self, message: usize, answer: usize) -> (&'static mut [u8], &'static mut [u8]) {
+        let second = message.next_multiple_of(ALIGNMENT);
+        // SAFETY: the buffer is a queue's alone, is never freed, and the caller's promise.
+        unsafe {
+            (
+                core::slice::from_raw_parts_mut(self.buffer.as_ptr(), message),
+                core::slice::from_raw_parts_mut(self.buffer.as_ptr().add(second), answer),
+            )
+        }
+    }
+}
+
+/// See the module. `RING` is the number of entries of the ring, a power of two: two for each slot.
+pub struct ChainQueue<const RING: usize> {
     queue: VirtQueue<DmaMemory, RING>,
     index: u16,
-    message_size: usize,
-    answer_size: usize,
+    /// Bytes of the buffer of a slot.
+    room: usize,
     slots: Vec<Slot>,
     /// Which slot an outstanding chain uses, by token.
     slot_of_token: [Option<u8>; RING],
@@ -38,41 +52,27 @@ pub struct ChainQueue {
 }
 
 // SAFETY: the buffers belong to this queue alone, and every access to them goes through `&mut self`.
-unsafe impl Send for ChainQueue {}
+unsafe impl<const RING: usize> Send for ChainQueue<RING> {}
 
-impl ChainQueue {
-    /// Sets up queue `index` of the device with buffers of these sizes, in pages. `None` when there is no
-    /// memory or the device does not take the queue.
-    pub fn new(
-        transport: &mut Transport,
-        index: u16,
-        message_pages: usize,
-        answer_pages: usize,
-    ) -> Option<ChainQueue> {
+impl<const RING: usize> ChainQueue<RING> {
+    /// Messages that may be with the device at the same time.
+    pub const SLOTS: usize = RING / 2;
+
+    /// Sets up queue `index` of the device; a message and its answer share `pages` pages. `None` when
+    /// there is no memory or the device does not take the queue.
+    pub fn new(transport: &mut Transport, index: u16, pages: usize) -> Option<ChainQueue<RING>> {
         let queue = VirtQueue::new(&mut transport.registers, index, false, false).ok()?;
-        let allocate = |pages| {
-            let (address, pointer) = DmaMemory::dma_alloc(pages, BufferDirection::Both);
-            (address != 0).then_some(pointer)
-        };
         let mut slots = Vec::new();
-        for _ in 0..SLOTS {
-            let (message, answer) = (allocate(message_pages)?, allocate(answer_pages)?);
-            slots.push(Slot { message, answer, given: None });
+        for _ in 0..Self::SLOTS {
+            let (address, buffer) = DmaMemory::dma_alloc(pages, BufferDirection::Both);
+            if address == 0 {
+                return None;
+            }
+            slots.push(Slot { buffer, given: None });
         }
-        Some(ChainQueue {
-            queue,
-            index,
-            message_size: message_pages * PAGE_SIZE,
-            answer_size: answer_pages * PAGE_SIZE,
-            slots,
-            slot_of_token: [None; RING],
-            is_broken: false,
-        })
-    }
-
-    /// Longest message and longest answer, in bytes.
-    pub fn longest(&self) -> (usize, usize) {
-        (self.message_size, self.answer_size)
+        let slot_of_token = [None; RING];
+        let room = pages * PAGE_SIZE;
+        Some(ChainQueue { queue, index, room, slots, slot_of_token, is_broken: false })
     }
 
     /// Whether the device broke the rules.
@@ -82,30 +82,41 @@ impl ChainQueue {
 
     /// A slot that the device does not hold, of those that `is_free` accepts.
     pub fn free_slot(&self, is_free: impl Fn(usize) -> bool) -> Option<usize> {
-        (0..SLOTS).find(|&slot| self.slots[slot].given.is_none() && is_free(slot))
+        (0..self.slots.len()).find(|&slot| {
+            self.slots.get(slot).is_some_and(|place| place.given.is_none()) && is_free(slot)
+        })
     }
 
-    /// Gives the device a message in a free slot. False when it does not fit or the queue is full.
-    pub fn submit(&mut self, transport: &mut Transport, slot: usize, message: &[u8]) -> bool {
+    /// Gives the device the message that lies in `parts`, one behind the other, in a free slot, and room
+    /// for `answer` bytes. False when they do not fit or the queue is full.
+    pub fn submit(
+        &mut self,
+        transport: &mut Transport,
+        slot: usize,
+        parts: &[&[u8]],
+        answer: usize,
+    ) -> bool {
+        let message: usize = parts.iter().map(|part| part.len()).sum();
         let Some(place) = self.slots.get_mut(slot) else { return false };
-        let fits = !message.is_empty() && message.len() <= self.message_size;
+        let fits = message > 0
+            && answer > 0
+            && message <= self.room
+            && answer <= self.room - message.next_multiple_of(ALIGNMENT).min(self.room);
         if !fits || place.given.is_some() || self.is_broken {
             return false;
         }
-        // SAFETY: both buffers are this queue's alone and as long as said, are never freed, and the device
-        // does not hold them, because nothing was given.
-        let (outgoing, incoming) = unsafe {
-            (
-                core::slice::from_raw_parts_mut(place.message.as_ptr(), message.len()),
-                core::slice::from_raw_parts_mut(place.answer.as_ptr(), self.answer_size),
-            )
-        };
-        outgoing.copy_from_slice(message);
-        // SAFETY: neither buffer is touched until the device returns the token.
+        // SAFETY: both fit, and the device does not hold the buffer, because nothing was given.
+        let (outgoing, incoming) = unsafe { place.parts(message, answer) };
+        let mut at = 0;
+        for part in parts {
+            outgoing[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        // SAFETY: neither part is touched until the device returns the token.
         let Ok(token) = (unsafe { self.queue.add(&[&*outgoing], &mut [incoming]) }) else {
             return false;
         };
-        place.given = Some(message.len());
+        place.given = Some((message, answer));
         if let Some(noted) = self.slot_of_token.get_mut(usize::from(token)) {
             *noted = Some(slot as u8);
         }
@@ -116,30 +127,30 @@ impl ChainQueue {
         true
     }
 
-    /// Takes back a slot that the device has answered in, with its number and answer.
-    pub fn take<R>(&mut self, take: impl FnOnce(usize, &[u8]) -> R) -> Option<R> {
+    /// Takes back a slot that the device has answered in, with its number, the room for the answer, and
+    /// how many of these bytes the device says that it has written.
+    pub fn take<R>(&mut self, take: impl FnOnce(usize, &[u8], usize) -> R) -> Option<R> {
         if self.is_broken {
             return None;
         }
         let token = self.queue.peek_used()?;
         let noted = self.slot_of_token.get_mut(usize::from(token)).and_then(Option::take);
         let place = noted.map(usize::from).and_then(|slot| Some((slot, self.slots.get_mut(slot)?)));
-        let Some((slot, place)) = place else {
+        let given = place.and_then(|(slot, place)| Some((slot, place.given.take()?, place)));
+        let Some((slot, (message, answer), place)) = given else {
             self.is_broken = true;
             return None;
         };
-        let length = place.given.take().unwrap_or(0);
-        // SAFETY: the same buffers as were passed to `add` for this token, and the device has returned it.
+        // SAFETY: the same parts as were passed to `add` for this token, and the device has returned it.
         let (used, answer) = unsafe {
-            let outgoing = core::slice::from_raw_parts(place.message.as_ptr(), length);
-            let incoming = core::slice::from_raw_parts_mut(place.answer.as_ptr(), self.answer_size);
-            let used = self.queue.pop_used(token, &[outgoing], &mut [&mut *incoming]);
+            let (outgoing, incoming) = place.parts(message, answer);
+            let used = self.queue.pop_used(token, &[&*outgoing], &mut [&mut *incoming]);
             (used, &*incoming)
         };
         match used {
             Ok(used) => {
                 let used = usize::try_from(used).unwrap_or(usize::MAX).min(answer.len());
-                Some(take(slot, &answer[..used]))
+                Some(take(slot, answer, used))
             }
             Err(_) => {
                 self.is_broken = true;

@@ -107,6 +107,29 @@ impl Transport {
         self.registers.read_config_space::<u8>(offset).ok()
     }
 
+    /// Eight bytes of the device's configuration from `offset` on; `None` past its end.
+    pub fn configuration_u64(&self, offset: usize) -> Option<u64> {
+        let mut bytes = [0; 8];
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = self.configuration(offset + index)?;
+        }
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    /// Four bytes of the device's configuration from `offset` on; `None` past its end.
+    pub fn configuration_u32(&self, offset: usize) -> Option<u32> {
+        let mut bytes = [0; 4];
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = self.configuration(offset + index)?;
+        }
+        Some(u32::from_le_bytes(bytes))
+    }
+
+    /// The optional features that the device offers.
+    pub fn offered_features(&mut self) -> u64 {
+        self.registers.read_device_features()
+    }
+
     /// Starts the device with none of its optional features and the queues that `make` creates.
     pub fn start<R>(&mut self, make: impl FnOnce(&mut Transport) -> Option<R>) -> Option<R> {
         self.start_with(0, make)

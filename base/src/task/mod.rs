@@ -14,6 +14,8 @@ mod executor;
 #[cfg(all(not(loom), not(target_os = "none")))]
 mod host;
 #[cfg(not(loom))]
+pub mod fibre;
+#[cfg(not(loom))]
 mod pool;
 #[cfg(not(loom))]
 mod storage;

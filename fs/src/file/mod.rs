@@ -120,6 +120,10 @@ pub trait File: Send + Sync + Any {
     fn has_position(&self) -> bool {
         self.is_seekable()
     }
+    /// Device: waits until what was written is where it is kept, as `Inode::sync`.
+    fn sync(&self) -> Result<(), Errno> {
+        Ok(())
+    }
     /// The new position for `lseek`.
     fn seek(&self, _position: u64, _offset: i64, _whence: i32) -> Result<u64, Errno> {
         Err(Errno::ESPIPE)

@@ -4,7 +4,7 @@
 //! a chunk of 16 pages at a time, with the following ones when reads come in order. A write puts its bytes
 //! into a queue of the file, from which one task sends them in order, and into the pages that are cached.
 
-use super::client::Handle;
+use super::server::Handle;
 use super::{Found, Node, Question};
 use crate::metadata::{Metadata, Timestamp};
 use abi::Errno;
@@ -16,6 +16,7 @@ use base::io::{Sink, Source};
 use base::memory::{Frame, PAGE_SIZE};
 use base::{task, time};
 use core::ops::Range;
+use core::sync::atomic::Ordering;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Pages that are asked for at a time.
@@ -106,16 +107,7 @@ impl Node {
         };
         let question = Question::Open { node: self.number, writes };
         let found = self.remote.ask(question, |client| async move {
-            const READ: u32 = 0;
-            const WRITE: u32 = 1;
-            const READ_WRITE: u32 = 2;
-            let flags = if writes { READ_WRITE } else { READ };
-            match client.open(&handle, flags).await {
-                // The host permits this user to write and not to read.
-                Err(Errno::EACCES) if writes => client.open(&handle, WRITE).await,
-                result => result,
-            }
-            .map(Found::Open)
+            client.open(&handle, writes).await.map(Found::Open)
         })?;
         let Found::Open(handle) = found else { return Err(Errno::EIO) };
         let handle = Arc::new(handle);
@@ -136,7 +128,7 @@ impl Node {
         }
         let question = Question::Written { node: self.number, sync };
         let node = self.itself.upgrade().ok_or(Errno::EIO)?;
-        let wait = |client: Arc<super::Client>| async move {
+        let wait = |client: super::Server| async move {
             node.written().await;
             if sync {
                 client.sync(&writer).await?;
@@ -314,12 +306,14 @@ impl Node {
         if self.state.lock().content.queued >= MOST_QUEUED {
             self.settle(false)?;
         }
+        let mut left = usize::try_from(self.find_room(offset, source.remaining() as u64)?)
+            .unwrap_or(usize::MAX);
         let mut parts = Vec::new();
         let mut done = 0;
         let mut failure = None;
-        while source.remaining() > 0 {
+        while source.remaining() > 0 && left > 0 {
             let mut part = Vec::new();
-            let room = source.remaining().min(PART);
+            let room = source.remaining().min(PART).min(left);
             if part.try_reserve_exact(room).is_err() || parts.try_reserve(1).is_err() {
                 failure = Some(Errno::ENOMEM);
                 break;
@@ -333,6 +327,7 @@ impl Node {
             }
             parts.push(part);
             done += taken;
+            left -= taken;
             if taken < room {
                 break;
             }
@@ -355,6 +350,31 @@ impl Node {
         }
     }
 
+    /// How many of so many bytes may be taken. Where this kernel alone writes, no more than there is room
+    /// for, `ENOSPC` for none: a write that goes on behind the writer's back must find room. What room
+    /// there is shows when everything has been written, so that is waited for when it is scarce.
+    fn find_room(&self, offset: Option<u64>, length: u64) -> Result<u64, Errno> {
+        if !self.remote.server.is_ours_alone() {
+            return Ok(length);
+        }
+        let is_kept = {
+            let state = self.state.lock();
+            let (size, blocks) = (state.metadata.size, state.metadata.blocks);
+            let end = offset.unwrap_or(size).saturating_add(length);
+            // What has its blocks already needs no more.
+            end <= size && blocks * 512 >= size && !state.content.is_writing()
+        };
+        if is_kept || self.remote.free_bytes() >= length {
+            return Ok(length);
+        }
+        self.settle(false)?;
+        match self.remote.free_bytes() {
+            free if free >= length => Ok(length),
+            free if free >= PAGE => Ok(free - free % PAGE),
+            _ => Err(Errno::ENOSPC),
+        }
+    }
+
     /// Puts bytes into the queue and into cached pages, from `offset` on or at the end, in one step; where.
     fn enqueue(&self, offset: Option<u64>, parts: Vec<Vec<u8>>) -> u64 {
         let mut state = self.state.lock();
@@ -370,6 +390,7 @@ impl Node {
             }
             state.metadata.blocks += (bytes.len() as u64).div_ceil(512);
             state.content.queued += bytes.len();
+            self.remote.queued.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             state.content.queue.push_back((at, bytes));
             at = end;
         }
@@ -393,6 +414,7 @@ impl Node {
         let mut state = self.state.lock();
         let content = &mut state.content;
         let lost = core::mem::take(&mut content.queue);
+        self.remote.queued.fetch_sub(content.queued as u64, Ordering::Relaxed);
         (content.queued, content.is_sending) = (0, false);
         content.error = Some(error);
         let dropped = content.take_pages();
@@ -415,9 +437,11 @@ impl Node {
                 next
             };
             let Some((offset, bytes)) = next else { break };
-            let result = self.remote.client.write(&writer, offset, &bytes).await;
+            let result = self.remote.server.write(&writer, offset, &bytes).await;
+            self.remote.count_free(&writer).await;
             let mut state = self.state.lock();
             state.content.queued = state.content.queued.saturating_sub(bytes.len());
+            self.remote.queued.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
             let mut dropped = BTreeMap::new();
             if let Err(error) = result {
                 // The cache has what the server has not.
@@ -429,13 +453,14 @@ impl Node {
         }
         // Whatever the server now says of size and time is that of these pages.
         let handle = self.handle();
-        if let Ok(attributes) = self.remote.client.attributes(&handle).await
-            && attributes.qid.path == self.number
+        if let Ok(attributes) = self.remote.server.attributes(&handle).await
+            && attributes.number == self.number
         {
             let mut state = self.state.lock();
             let is_ours =
                 !state.content.is_writing() && state.metadata.size == attributes.metadata.size;
             if is_ours {
+                let attributes = self.remote.precise(&attributes, &state.metadata);
                 state.content.version = (attributes.metadata.size, attributes.metadata.modified);
                 state.metadata = attributes.metadata;
                 state.fetched_ns = time::now_ns();

@@ -1,7 +1,7 @@
 //! The operations of inodes of a share.
 
-use super::client::{Change, Client, NewTime, is_plain_name};
-use super::{Found, Made, Node, Outcome, Owner, Question};
+use super::server::{Change, NewTime, is_plain_name};
+use super::{Found, Made, Node, Owner, Question};
 use crate::file::File;
 use crate::identity::Identity;
 use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewContent, NewNode, Place};
@@ -74,7 +74,7 @@ impl Node {
         let handle = self.handle();
         let node = self.itself()?;
         let question = Question::Change { node: self.number, change };
-        let found = self.remote.ask(question, |client: Arc<Client>| async move {
+        let found = self.remote.ask(question, |client| async move {
             node.written().await;
             client.change(&handle, &change).await?;
             client.attributes(&handle).await.map(Found::Attributes)
@@ -97,7 +97,7 @@ impl Node {
             self.state.lock().content.version =
                 (attributes.metadata.size, attributes.metadata.modified);
         }
-        if attributes.qid.path == self.number {
+        if attributes.number == self.number {
             self.found(None, &attributes);
         }
         Ok(())
@@ -124,35 +124,6 @@ impl Node {
         state.listing.fetched_ns = Some(time::now_ns());
         Ok(())
     }
-}
-
-async fn make(
-    client: Arc<Client>,
-    directory: Arc<super::Handle>,
-    name: Arc<[u8]>,
-    owner: Owner,
-    content: Made,
-) -> Outcome {
-    let Owner { mode, user, group } = owner;
-    let mut open = None;
-    match content {
-        Made::File => open = Some(client.create(&directory, &name, mode, group).await?),
-        Made::Directory => client.make_directory(&directory, &name, mode, group).await?,
-        Made::Link(target) => client.make_link(&directory, &name, &target, group).await?,
-        Made::Node(kind, number) => {
-            client.make_node(&directory, &name, kind | mode, number, group).await?;
-        }
-    }
-    let (handle, mut attributes) = client.walk(&directory, &name).await?;
-    let made = attributes.metadata.permissions;
-    if made.user != user || made.group != group {
-        // Who serves may have no right to give files away; then they are his.
-        let owner = Change { user: Some(user), group: Some(group), ..Change::default() };
-        if client.change(&handle, &owner).await.is_ok() {
-            attributes = client.attributes(&handle).await?;
-        }
-    }
-    Ok(Found::Made(handle, attributes, open))
 }
 
 impl Inode for Node {
@@ -246,7 +217,7 @@ impl Inode for Node {
         let (handle, wanted) = (self.handle(), name.clone());
         let found = self
             .remote
-            .ask(question, |client| make(client, handle, wanted, owner, content))
+            .ask(question, |client| async move { client.make(&handle, &wanted, owner, content).await })
             .inspect_err(|error| {
                 if *error == Errno::EEXIST {
                     // What is cached of the name is old.
@@ -298,7 +269,8 @@ impl Inode for Node {
         replaced: Option<InodeId>,
         flags: RenameFlags,
     ) -> Result<(), Errno> {
-        if flags.contains(RenameFlags::EXCHANGE) {
+        let exchanges = flags.contains(RenameFlags::EXCHANGE);
+        if exchanges && !self.remote.server.is_ours_alone() {
             // The protocol has no such thing.
             return Err(Errno::EINVAL);
         }
@@ -316,17 +288,26 @@ impl Inode for Node {
             old: old.clone(),
             to: to.number,
             new: new.clone(),
+            exchanges,
         };
         let (from_handle, to_handle) = (from.handle(), to.handle());
         let names = (old.clone(), new.clone());
         self.remote.ask(question, |client| async move {
-            client.rename((&from_handle, &names.0), (&to_handle, &names.1)).await?;
+            client.rename((&from_handle, &names.0), (&to_handle, &names.1), exchanges).await?;
             Ok(Found::Nothing)
         })?;
-        if let Some(replaced) = replaced {
-            replaced.unlinked(&new);
+        match replaced {
+            Some(other) if exchanges => {
+                from.gained(&old, &other);
+                self.remote.place(&other, &from, &old)?;
+            }
+            replaced => {
+                if let Some(replaced) = replaced {
+                    replaced.unlinked(&new);
+                }
+                from.lost(&old);
+            }
         }
-        from.lost(&old);
         to.gained(&new, &moved);
         self.remote.place(&moved, &to, &new)
     }

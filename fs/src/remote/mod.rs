@@ -25,17 +25,22 @@
 //! Left out: extended attributes, locks that the host sees, shared writable mappings, opening named pipes
 //! and sockets.
 
-mod client;
 mod content;
 mod inode;
+mod nine;
 mod node;
+pub(crate) mod server;
 pub mod wire;
 
 pub use node::Node;
+pub use server::Attributes;
 
+
+use crate::block::{BareDisk, BlockDevice};
+use crate::ext4::{Terms, Volume};
 use crate::inode::{FileSystem, FileSystemStatistics, Inode, anonymous_device, sync_with_all};
 use crate::listing::Entry;
-use crate::metadata::NodeKind;
+use crate::metadata::{Metadata, NodeKind, Timestamp};
 use crate::pending::{self, Answer};
 use abi::Errno;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -48,11 +53,11 @@ use base::heap::tree;
 use base::memory::Frame;
 use base::sync::{Mutex, rank};
 use base::{task, time};
-use client::{Attributes, Change, Client, Handle};
+use nine::Client;
+use server::{Change, Handle, Server};
 use core::future::Future;
+use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Magic number of the type.
-const MAGIC: i64 = 0x0102_1997;
 /// Most names that are cached, with and without a file.
 const MOST_NAMES: usize = 32_768;
 
@@ -74,6 +79,10 @@ enum Question {
     Attributes { node: u64 },
     /// Entries of a directory.
     Entries { node: u64 },
+    /// Everything is written, and nothing is asked any more.
+    Close,
+    /// Changes are refused from now on, or not any more.
+    SetReadOnly(bool),
     /// The text of a symbolic link.
     ReadLink { node: u64 },
     /// A handle for reading, or for writing too.
@@ -93,22 +102,22 @@ enum Question {
     /// A name less.
     Unlink { directory: u64, name: Arc<[u8]>, is_directory: bool },
     /// A name elsewhere.
-    Rename { from: u64, old: Arc<[u8]>, to: u64, new: Arc<[u8]> },
+    Rename { from: u64, old: Arc<[u8]>, to: u64, new: Arc<[u8]>, exchanges: bool },
     /// Other attributes.
     Change { node: u64, change: Change },
 }
 
 /// Mode, owner and group of what is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Owner {
-    mode: u32,
-    user: u32,
-    group: u32,
+pub(crate) struct Owner {
+    pub mode: u32,
+    pub user: u32,
+    pub group: u32,
 }
 
 /// What is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Made {
+pub(crate) enum Made {
     File,
     Directory,
     Link(Vec<u8>),
@@ -138,7 +147,7 @@ impl Question {
 }
 
 /// What a question found.
-enum Found {
+pub(crate) enum Found {
     Nothing,
     File(Handle, Attributes),
     /// A file that was made, and a handle that is open for reading and writing.
@@ -151,7 +160,7 @@ enum Found {
     Statistics([u64; 5]),
 }
 
-type Outcome = Result<Found, Errno>;
+pub(crate) type Outcome = Result<Found, Errno>;
 
 /// What all inodes of one share have in common.
 struct Shared {
@@ -169,12 +178,14 @@ struct Shared {
 
 /// A connection with a server and what is known of its files.
 pub struct Remote {
-    client: Arc<Client>,
+    server: Server,
     device: u64,
     options: Options,
     /// Held while a directory is noted to lie somewhere, so that no two of them ever contain each other.
     changes: Mutex<()>,
     shared: Mutex<Shared>,
+    /// Bytes of all files that are on their way.
+    queued: AtomicU64,
 }
 
 impl Remote {
@@ -183,7 +194,7 @@ impl Remote {
     fn ask<F: Future<Output = Outcome> + Send + 'static>(
         self: &Arc<Remote>,
         question: Question,
-        begin: impl FnOnce(Arc<Client>) -> F,
+        begin: impl FnOnce(Server) -> F,
     ) -> Outcome {
         let is_change = question.is_change();
         let answer = {
@@ -207,7 +218,7 @@ impl Remote {
         }
         let answer = Arc::new(Answer::new(is_change));
         self.shared.lock().asked.push((question, Arc::downgrade(&answer)));
-        let (work, result) = (begin(self.client.clone()), answer.clone());
+        let (work, result) = (begin(self.server.clone()), answer.clone());
         // Who gave up waiting left the result to nobody.
         task::spawn(self.options.core, async move { result.set(work.await) })?;
         Err(pending::wanted(answer))
@@ -224,7 +235,9 @@ impl Remote {
 
     /// Whether what was fetched at a time may be believed without asking.
     fn is_fresh(&self, number: u64, fetched_ns: u64) -> bool {
-        let is_young = time::now_ns().saturating_sub(fetched_ns) < self.options.fresh_ns;
+        // What this kernel has made old was fetched at 0.
+        let is_young =
+            fetched_ns != 0 && time::now_ns().saturating_sub(fetched_ns) < self.options.fresh_ns;
         is_young
             || fetched_ns >= pending::fresh_since_ns()
             || self
@@ -235,9 +248,44 @@ impl Remote {
                 .any(|(question, answer)| question.changes(number) && answer.strong_count() > 0)
     }
 
+    /// Bytes that may still be written: what is free, without what is on its way and a small part that the file
+    /// system needs for directories and maps.
+    fn free_bytes(&self) -> u64 {
+        let [block_size, blocks, free_blocks, ..] = self.shared.lock().statistics;
+        let kept = (block_size.saturating_mul(blocks) / 64).clamp(64 << 10, 1 << 20);
+        let used = kept.saturating_add(self.queued.load(Ordering::Relaxed));
+        block_size.saturating_mul(free_blocks).saturating_sub(used)
+    }
+
+    /// Brings up to date how much is free, where this kernel alone writes.
+    async fn count_free(&self, handle: &Handle) {
+        if self.server.is_ours_alone()
+            && let Ok(statistics) = self.server.statistics(handle).await
+        {
+            self.shared.lock().statistics = statistics;
+        }
+    }
+
+    /// Attributes with the parts of a second that this kernel knows, where the server tells whole seconds.
+    fn precise(&self, told: &Attributes, known: &Metadata) -> Attributes {
+        let mut attributes = *told;
+        if self.server.has_whole_seconds() {
+            let precise = |told: &mut Timestamp, known: Timestamp| {
+                if told.seconds == known.seconds {
+                    *told = known;
+                }
+            };
+            precise(&mut attributes.metadata.accessed, known.accessed);
+            precise(&mut attributes.metadata.modified, known.modified);
+            precise(&mut attributes.metadata.changed, known.changed);
+            precise(&mut attributes.metadata.born, known.born);
+        }
+        attributes
+    }
+
     /// The inode of a file that the server told of.
     fn node_of(self: &Arc<Remote>, handle: Handle, attributes: &Attributes) -> Arc<Node> {
-        let number = attributes.qid.path;
+        let number = attributes.number;
         let known = self.shared.lock().nodes.get(&number).and_then(Weak::upgrade);
         if let Some(node) = known.filter(|node| node.kind() == attributes.metadata.kind) {
             node.found(Some(handle), attributes);
@@ -319,7 +367,57 @@ impl RemoteFs {
     ) -> Result<Arc<dyn FileSystem>, Errno> {
         let device = anonymous_device();
         let (client, handle, attributes) = Client::connect(channel, device).await?;
-        let statistics = client.statistics(&handle).await.unwrap_or([4096, 0, 0, 0, 0]);
+        let (server, handle) = (Server::Nine(client), Handle::Nine(handle));
+        let statistics = server.statistics(&handle).await.unwrap_or([4096, 0, 0, 0, 0]);
+        let file_system =
+            RemoteFs::new(server, (handle, &attributes), device, options, statistics);
+        Ok(file_system)
+    }
+
+    /// Mounts the ext4 of a disk.
+    ///
+    /// # Errors
+    /// `EBUSY` while the disk is mounted, and those of `Volume::mount`.
+    pub async fn mount_ext4(
+        disk: Arc<BlockDevice>,
+        is_read_only: bool,
+        options: Options,
+    ) -> Result<Arc<dyn FileSystem>, Errno> {
+        let device = disk.number();
+        let terms = Terms { is_read_only, core: options.core };
+        let (volume, root, attributes) = Volume::mount(disk, terms).await?;
+        let server = Server::Ext4(volume);
+        let statistics = server.statistics(&Handle::Disk).await?;
+        let root = (Handle::Ext4(root), &attributes);
+        let file_system = RemoteFs::new(server, root, device, options, statistics);
+        Ok(file_system)
+    }
+
+    /// Files of which something is on its way.
+    fn writers(&self) -> Vec<Arc<Node>> {
+        self.remote.nodes().into_iter().filter(|node| node.is_writing()).collect()
+    }
+
+    /// The file system of one file that a bare disk is, and that file.
+    pub(crate) fn of_disk(
+        disk: Arc<BareDisk>,
+        device: u64,
+        options: Options,
+    ) -> (Arc<dyn FileSystem>, Arc<Node>) {
+        let attributes = disk.attributes();
+        let root = (Handle::Disk, &attributes);
+        let file_system = RemoteFs::new(Server::Disk(disk), root, device, options, [0; 5]);
+        let node = file_system.root.clone();
+        (file_system, node)
+    }
+
+    fn new(
+        server: Server,
+        (handle, attributes): (Handle, &Attributes),
+        device: u64,
+        options: Options,
+        statistics: [u64; 5],
+    ) -> Arc<RemoteFs> {
         let shared = Shared {
             nodes: BTreeMap::new(),
             asked: Vec::new(),
@@ -330,11 +428,13 @@ impl RemoteFs {
         };
         let shared = Mutex::new(&rank::REMOTE_FILES, shared);
         let changes = Mutex::new(&rank::TREE_CHANGE, ());
-        let remote = Arc::new(Remote { client, device, options, changes, shared });
-        let root = remote.node_of(handle, &attributes);
-        let file_system: Arc<dyn FileSystem> = Arc::new(RemoteFs { remote, root });
-        sync_with_all(&file_system);
-        Ok(file_system)
+        let queued = AtomicU64::new(0);
+        let remote = Arc::new(Remote { server, device, options, changes, shared, queued });
+        let root = remote.node_of(handle, attributes);
+        let file_system = Arc::new(RemoteFs { remote, root });
+        let known: Arc<dyn FileSystem> = file_system.clone();
+        sync_with_all(&known);
+        file_system
     }
 }
 
@@ -350,7 +450,7 @@ impl Drop for RemoteFs {
 
 impl FileSystem for RemoteFs {
     fn type_name(&self) -> &'static str {
-        "9p"
+        self.remote.server.kind().0
     }
 
     fn device(&self) -> u64 {
@@ -365,7 +465,8 @@ impl FileSystem for RemoteFs {
         let [block_size, blocks, free_blocks, inodes, free_inodes] =
             self.remote.shared.lock().statistics;
         let block_size = u32::try_from(block_size).unwrap_or(4096);
-        FileSystemStatistics { magic: MAGIC, block_size, blocks, free_blocks, inodes, free_inodes }
+        let magic = self.remote.server.kind().1;
+        FileSystemStatistics { magic, block_size, blocks, free_blocks, inodes, free_inodes }
     }
 
     fn refresh(&self) -> Result<(), Errno> {
@@ -385,22 +486,49 @@ impl FileSystem for RemoteFs {
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        let writers: Vec<_> =
-            self.remote.nodes().into_iter().filter(|node| node.is_writing()).collect();
-        if writers.is_empty() {
+        let writers = self.writers();
+        if writers.is_empty() && !self.remote.server.has_cache() {
             return Ok(());
         }
-        let wait = |_| async move {
+        let wait = |server: Server| async move {
             for node in writers {
                 node.written().await;
             }
+            server.flush().await?;
             Ok(Found::Nothing)
         };
         self.remote.ask(Question::AllWritten, wait).map(|_| ())
     }
 
+    fn close(&self) -> Result<(), Errno> {
+        if !matches!(self.remote.server, Server::Ext4(_)) {
+            return Ok(());
+        }
+        let writers = self.writers();
+        let wait = |server: Server| async move {
+            for node in writers {
+                node.written().await;
+            }
+            server.close().await?;
+            Ok(Found::Nothing)
+        };
+        self.remote.ask(Question::Close, wait).map(|_| ())
+    }
+
+    fn set_read_only(&self, is_read_only: bool) -> Result<(), Errno> {
+        let writers = self.writers();
+        let wait = |server: Server| async move {
+            for node in writers {
+                node.written().await;
+            }
+            server.set_read_only(is_read_only).await?;
+            Ok(Found::Nothing)
+        };
+        self.remote.ask(Question::SetReadOnly(is_read_only), wait).map(|_| ())
+    }
+
     fn options(&self) -> String {
-        String::from(",trans=virtio,version=9p2000.L")
+        String::from(self.remote.server.kind().2)
     }
 }
 

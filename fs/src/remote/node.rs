@@ -1,6 +1,6 @@
 //! Inodes of a share: what is cached of each, and how it is brought up to date.
 
-use super::client::{Attributes, Handle};
+use super::server::{Attributes, Handle};
 use super::content::Content;
 use super::{Found, Question, Remote};
 use crate::listing::Listing;
@@ -73,7 +73,7 @@ impl Node {
         Arc::new_cyclic(|itself| Node {
             remote: remote.clone(),
             itself: itself.clone(),
-            number: attributes.qid.path,
+            number: attributes.number,
             kind: attributes.metadata.kind,
             state: Mutex::new(&rank::INODE, state),
             writers: AtomicI32::new(0),
@@ -99,6 +99,7 @@ impl Node {
     /// The server has told of it again, perhaps by a newer handle.
     pub(super) fn found(&self, handle: Option<Handle>, attributes: &Attributes) {
         let mut state = self.state.lock();
+        let attributes = &self.remote.precise(attributes, &state.metadata);
         let old = handle.map(|handle| core::mem::replace(&mut state.handle, Arc::new(handle)));
         let before = state.metadata;
         state.fetched_ns = time::now_ns();
@@ -206,7 +207,7 @@ impl Node {
                 client.attributes(&handle).await.map(Found::Attributes)
             });
         match found {
-            Ok(Found::Attributes(attributes)) if attributes.qid.path == self.number => {
+            Ok(Found::Attributes(attributes)) if attributes.number == self.number => {
                 self.found(None, &attributes);
                 Ok(())
             }

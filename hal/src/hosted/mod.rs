@@ -18,6 +18,8 @@ mod entry;
 mod red_zone;
 #[path = "../x86_64/registers.rs"]
 mod registers;
+#[path = "../x86_64/stack.rs"]
+mod stack;
 #[path = "../x86_64/xsave.rs"]
 mod xsave;
 
@@ -187,6 +189,28 @@ impl Contract for Machine {
 
     fn map_device(base: PhysAddr, size: usize) -> *mut u8 {
         stop(&format!("there is no device at {base:#x} ({size} bytes)"))
+    }
+
+    fn map_stack(memory: PhysAddr) -> Option<*mut u8> {
+        Some(Self::phys_to_virt(memory).wrapping_add(Self::STACK_SIZE))
+    }
+
+    unsafe fn prepare_stack(
+        top: *mut u8,
+        function: extern "C" fn(usize) -> !,
+        argument: usize,
+    ) -> u64 {
+        // SAFETY: the caller's promise is the same.
+        unsafe { stack::prepare(top, function, argument) }
+    }
+
+    unsafe fn switch_stack(save: *mut u64, stack: u64, _bounds: std::ops::Range<u64>) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { stack::switch(save, stack) };
+    }
+
+    fn stack_bounds() -> std::ops::Range<u64> {
+        0..0
     }
 
     const USER_END: u64 = 0x7fff_ffff_f000;

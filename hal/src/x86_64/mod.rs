@@ -25,6 +25,7 @@ mod registers;
 mod segments;
 mod serial;
 mod smp;
+mod stack;
 mod start;
 mod start_info;
 mod time;
@@ -33,6 +34,7 @@ mod trap;
 mod xsave;
 
 use core::arch::asm;
+use core::ops::Range;
 
 use crate::contract::{
     BootInfo, Contract, CpuCount, Entry, Pending, PhysAddr, PostTrampoline, Trap, VirtAddr,
@@ -124,6 +126,33 @@ impl Contract for Machine {
 
     fn map_device(base: PhysAddr, size: usize) -> *mut u8 {
         paging::map_device(base.0, size)
+    }
+
+    fn map_stack(memory: PhysAddr) -> Option<*mut u8> {
+        let (_, top) = paging::map_stack(memory.0)?;
+        Some(core::ptr::with_exposed_provenance_mut(top as usize))
+    }
+
+    unsafe fn prepare_stack(
+        top: *mut u8,
+        function: extern "C" fn(usize) -> !,
+        argument: usize,
+    ) -> u64 {
+        // SAFETY: the caller's promise is the same.
+        unsafe { stack::prepare(top, function, argument) }
+    }
+
+    unsafe fn switch_stack(save: *mut u64, stack: u64, bounds: Range<u64>) {
+        let area = CoreArea::here();
+        let own = area.stack.replace((bounds.start, bounds.end));
+        // SAFETY: the caller's promise is the same.
+        unsafe { stack::switch(save, stack) };
+        area.stack.set(own);
+    }
+
+    fn stack_bounds() -> Range<u64> {
+        let (start, end) = CoreArea::here().stack.get();
+        start..end
     }
 
     const USER_END: u64 = 0x7fff_ffff_f000;

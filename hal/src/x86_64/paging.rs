@@ -26,7 +26,7 @@ const WINDOW: u64 = 0xffff_ff00_0000_0000;
 const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
 
 /// Bytes of a kernel stack.
-pub(super) const STACK_SIZE: usize = 256 << 10;
+pub(super) const STACK_SIZE: usize = <super::Machine as crate::contract::Contract>::STACK_SIZE;
 
 const PAGE: u64 = 4096;
 const LARGE_PAGE: u64 = 2 << 20;
@@ -219,15 +219,15 @@ pub(super) fn map_device(base: u64, size: usize) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut((place + offset) as usize)
 }
 
-/// Maps a stack with a guard page below and returns its bounds. `memory` is `STACK_SIZE` bytes of RAM.
-pub(super) fn map_stack(memory: u64) -> (u64, u64) {
+/// Maps a stack with a guard page below and returns its bounds; `None` when no page table is left. `memory`
+/// is `STACK_SIZE` bytes of RAM.
+pub(super) fn map_stack(memory: u64) -> Option<(u64, u64)> {
     let mut tables = TABLES.lock();
     let bottom = tables.window_next + PAGE;
     tables.window_next = bottom + STACK_SIZE as u64;
     let mapped = tables.map(bottom, memory, STACK_SIZE as u64, DATA);
     drop(tables);
-    assert!(mapped.is_some(), "machine: no page table left for a stack");
-    (bottom, bottom + STACK_SIZE as u64)
+    mapped.map(|()| (bottom, bottom + STACK_SIZE as u64))
 }
 
 /// The root that maps no user memory.

@@ -132,7 +132,9 @@ pub(super) extern "C" fn start(start_info: u64, start_cycles: u64) -> ! {
     let mut core_count = 0;
     for stack in stacks.iter_mut().take(tables.core_count) {
         let Some(memory) = free.take(STACK_SIZE as u64, u64::MAX) else { break };
-        *stack = paging::map_stack(memory);
+        let mapped = paging::map_stack(memory);
+        assert!(mapped.is_some(), "machine: no page table left for a stack");
+        *stack = mapped.unwrap_or_default();
         core_count += 1;
     }
     assert!(core_count > 0, "machine: no memory for a stack");

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use abi::Errno;
+use abi::fs::{device_major, device_minor};
 use abi::process::TICKS_PER_SECOND;
 use base::memory::frame_counts;
 use hal::{Contract, Machine, PAGE_SIZE};
@@ -57,6 +58,19 @@ pub(super) fn file_systems() -> Generated {
     for name in facts::FILE_SYSTEMS {
         put!(text, "nodev\t{name}\n");
     }
+    put!(text, "\text4\n");
+    Ok(text.0)
+}
+
+/// `/proc/partitions`: numbers, blocks of 1,024 bytes and name of each disk.
+pub(super) fn partitions() -> Generated {
+    let mut text = Text::default();
+    put!(text, "major minor  #blocks  name\n\n");
+    for disk in fs::block::devices() {
+        let (number, blocks) = (disk.number(), disk.size() / 1024);
+        let (major, minor) = (device_major(number), device_minor(number));
+        put!(text, "{major:4}  {minor:7} {blocks:10} {}\n", disk.name());
+    }
     Ok(text.0)
 }
 
@@ -67,10 +81,6 @@ pub(super) fn nothing() -> Generated {
 
 pub(super) fn control_groups() -> Generated {
     Ok(b"#subsys_name\thierarchy\tnum_cgroups\tenabled\n".to_vec())
-}
-
-pub(super) fn partitions() -> Generated {
-    Ok(b"major minor  #blocks  name\n\n".to_vec())
 }
 
 pub(super) fn swaps() -> Generated {
@@ -95,7 +105,7 @@ pub(super) fn locks() -> Generated {
     for (number, line) in (1..).zip(fs::lock::list()) {
         let kind = if line.is_shared { "READ " } else { "WRITE" };
         let (major, minor) =
-            (abi::fs::device_major(line.inode.device), abi::fs::device_minor(line.inode.device));
+            (device_major(line.inode.device), device_minor(line.inode.device));
         put!(text, "{number}: {:6} ADVISORY  {kind} {} ", line.class, line.process);
         put!(text, "{major:02x}:{minor:02x}:{} {} ", line.inode.number, line.start);
         match line.last {

@@ -57,7 +57,7 @@ use extended::Target;
 pub use descriptor::{descriptor_limit, pipe, pipe2};
 pub use directory::seek_at_once;
 pub use epoll::epoll_wait_at_once;
-pub use mount::{offer, sync_all};
+pub use mount::{close_all, offer, sync_all};
 pub use owner::tell as tell_owner;
 pub use poll::{continue_poll, poll_at_once, pselect_at_once, select_at_once};
 pub use status::{look_at_once, status_at_once};

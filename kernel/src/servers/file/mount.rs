@@ -20,9 +20,8 @@ use crate::process::Capability;
 pub fn fsync(call: &Call) -> SysResult {
     let file = usable(call, 0)?;
     match file.inode().kind() {
-        NodeKind::Regular | NodeKind::Directory | NodeKind::BlockDevice => {
-            file.inode().sync().map(|()| 0)
-        }
+        NodeKind::Regular | NodeKind::Directory => file.inode().sync().map(|()| 0),
+        NodeKind::BlockDevice => file.file().sync().map(|()| 0),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -48,9 +47,8 @@ pub fn sync_file_range(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     match file.inode().kind() {
-        NodeKind::Regular | NodeKind::Directory | NodeKind::BlockDevice => {
-            file.inode().sync().map(|()| 0)
-        }
+        NodeKind::Regular | NodeKind::Directory => file.inode().sync().map(|()| 0),
+        NodeKind::BlockDevice => file.file().sync().map(|()| 0),
         _ => Err(Errno::ESPIPE),
     }
 }
@@ -94,6 +92,14 @@ pub async fn mount(call: &Call) -> SysResult {
     let (at, identity) = resolve(call, AT_FDCWD, 1, true).await?;
     call.thread.credentials().require(Capability::Administer)?;
     if flags & MS_REMOUNT != 0 {
+        if flags & MS_BIND == 0 && at.is_mount_root() {
+            let is_read_only = flags & MS_RDONLY != 0;
+            let becomes_read_only = is_read_only && !at.mount.is_read_only();
+            if becomes_read_only && at.mount.has_writers() {
+                return Err(Errno::EBUSY);
+            }
+            at.mount.file_system().set_read_only(is_read_only)?;
+        }
         return remount(&at, flags, &data);
     }
     let names_its_source = flags & (MS_BIND | MS_MOVE) != 0;
@@ -125,7 +131,8 @@ pub async fn mount(call: &Call) -> SysResult {
     if at.inode.kind() != NodeKind::Directory {
         return Err(Errno::ENOTDIR);
     }
-    let file_system = make(&type_name, &source, &data, &identity).await?;
+    drop(identity);
+    let file_system = make(call, &type_name, &source, &data, flags & MS_RDONLY != 0).await?;
     let source = if source.is_empty() { "none" } else { &source };
     mounts::mount(&at, file_system, source, flags)?;
     Ok(0)
@@ -147,7 +154,7 @@ fn check_share_options(data: &str) -> Result<(), Errno> {
 
 /// Whether there are file systems of this type.
 pub fn is_known(type_name: &str) -> bool {
-    matches!(type_name, "tmpfs" | "ramfs" | "9p") || SINGLE_NAMES.contains(&type_name)
+    matches!(type_name, "tmpfs" | "ramfs" | "9p" | "ext4") || SINGLE_NAMES.contains(&type_name)
 }
 
 /// The value of a parameter that `fsconfig` sets.
@@ -178,6 +185,7 @@ pub fn check_parameter(type_name: &str, key: &str, value: &Parameter) -> Result<
         // Every option of it that is not known is ignored on Linux too.
         "ramfs" => (true, true),
         "9p" => (true, check_share_options(&option).is_ok()),
+        "ext4" => (true, check_disk_options(&option).is_ok()),
         "devpts" => {
             let names = ["uid", "gid", "mode", "ptmxmode", "max", "newinstance"];
             (names.contains(&key), true)
@@ -189,13 +197,64 @@ pub fn check_parameter(type_name: &str, key: &str, value: &Parameter) -> Result<
     if is_right { Ok(option) } else { Err(is_known) }
 }
 
+/// The options of an ext4 that mean what is done anyway, or nothing here.
+fn check_disk_options(data: &str) -> Result<(), Errno> {
+    const KNOWN: [&str; 14] = [
+        "data=ordered",
+        "errors=remount-ro",
+        "errors=continue",
+        "barrier",
+        "barrier=1",
+        "delalloc",
+        "nodelalloc",
+        "block_validity",
+        "nodiscard",
+        "noquota",
+        "noauto_da_alloc",
+        "auto_da_alloc",
+        "user_xattr",
+        "acl",
+    ];
+    let is_known = |option: &str| option.is_empty() || KNOWN.contains(&option);
+    if data.split(',').all(is_known) { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+/// The ext4 on the block device that a path leads to.
+async fn mount_disk(
+    call: &Call,
+    source: &str,
+    is_read_only: bool,
+) -> Result<Arc<dyn FileSystem>, Errno> {
+    if source.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    let found = fs::pending::complete(|| {
+        super::support::Start::new(call, AT_FDCWD, source.as_bytes())?
+            .resolve(source.as_bytes(), true)
+    });
+    let location = found.await?;
+    if location.inode.kind() != NodeKind::BlockDevice {
+        return Err(Errno::ENOTBLK);
+    }
+    if location.mount.flags() & MS_NODEV != 0 {
+        return Err(Errno::EACCES);
+    }
+    devices::mount_disk(location.inode.metadata().represented_device, is_read_only).await
+}
+
 /// The file system that a mount of this type shows: a new one, or the only one.
 pub async fn make(
+    call: &Call,
     type_name: &str,
     source: &str,
     data: &str,
-    identity: &fs::Identity,
+    is_read_only: bool,
 ) -> Result<Arc<dyn FileSystem>, Errno> {
+    if type_name == "ext4" {
+        check_disk_options(data)?;
+        return Box::pin(mount_disk(call, source, is_read_only)).await;
+    }
+    let identity = call.thread.identity();
     if type_name == "9p" {
         check_share_options(data)?;
         return Box::pin(devices::share(source, SHARE_FRESH_NS)).await;
@@ -250,6 +309,23 @@ pub async fn umount2(call: &Call) -> SysResult {
         mounts::expire(location)?;
         return Ok(0);
     }
+    let file_system = location.mount.file_system().clone();
+    // Nothing has changed yet: this may be repeated.
+    if file_system.sync() == Err(Errno::EIOCBQUEUED) {
+        return Err(Errno::EIOCBQUEUED);
+    }
     mounts::unmount(location, flags & MNT_DETACH != 0)?;
+    let is_last = flags & MNT_DETACH == 0 && !mounts::is_mounted(file_system.device());
+    if is_last {
+        // An error was logged; there is no mount any more whose user could be told.
+        let _ = fs::pending::complete(|| file_system.close()).await;
+    }
     Ok(0)
+}
+
+/// Closes all file systems that are kept elsewhere than in memory. Nothing runs any more that uses them.
+pub async fn close_all() {
+    for file_system in fs::inode::to_be_synced() {
+        let _ = fs::pending::complete(|| file_system.close()).await;
+    }
 }

@@ -193,9 +193,9 @@ async fn create(call: &Call, context: &Context) -> SysResult {
     context.with(|state| state.begin(Phase::Creating))?;
     let (options, source) =
         context.with(|state| (state.options.clone(), state.source.clone().unwrap_or_default()));
-    let identity = call.thread.identity();
+    let is_read_only = context.with(|state| state.is_read_only == Some(true));
     let made = match require_administrator(call) {
-        Ok(()) => make(&context.type_name, &source, &options, &identity).await,
+        Ok(()) => make(call, &context.type_name, &source, &options, is_read_only).await,
         Err(error) => Err(error),
     };
     context.with(|state| match made {

@@ -3,11 +3,12 @@
 //! A `Handle` is a `fid`: a number by which the server knows a file. It is given up when it is dropped; the
 //! message for that goes with the next question.
 
-use super::wire::{Body, HEADER, Message, Qid, kind};
+use super::server::{Attributes, Change, NewTime, is_plain_name};
+use super::wire::{Body, HEADER, Message, kind};
+use super::{Made, Owner};
 use crate::listing::Entry;
 use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
 use abi::Errno;
-use abi::fs::NAME_MAX;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::device::Exchange;
@@ -48,60 +49,6 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.client.dropped.lock().push(self.fid);
     }
-}
-
-/// What the server says about a file.
-#[derive(Clone, Copy, Debug)]
-pub struct Attributes {
-    /// Its name there.
-    pub qid: Qid,
-    /// All the rest, with the number of this file system.
-    pub metadata: Metadata,
-}
-
-/// A change of attributes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
-    /// Permission bits.
-    pub mode: Option<u32>,
-    /// Owner.
-    pub user: Option<u32>,
-    /// Group.
-    pub group: Option<u32>,
-    /// Size.
-    pub size: Option<u64>,
-    /// Time of access.
-    pub accessed: Option<NewTime>,
-    /// Time of change.
-    pub modified: Option<NewTime>,
-}
-
-/// A time to set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewTime {
-    /// The server's present.
-    Now,
-    /// This one.
-    At(Timestamp),
-}
-
-impl NewTime {
-    /// Seconds and nanoseconds of what is to be set, if it is a certain time.
-    fn parts(time: Option<NewTime>) -> Option<(u64, u64)> {
-        match time? {
-            NewTime::Now => None,
-            NewTime::At(time) => Some((time.seconds.cast_unsigned(), u64::from(time.nanoseconds))),
-        }
-    }
-}
-
-/// Whether a server may give something this name: a plain name that stays in its directory.
-pub fn is_plain_name(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name.len() <= NAME_MAX
-        && name != b"."
-        && name != b".."
-        && !name.iter().any(|&byte| byte == b'/' || byte == 0)
 }
 
 impl Client {
@@ -227,7 +174,7 @@ impl Client {
             changed,
             born: changed,
         };
-        Ok(Attributes { qid, metadata })
+        Ok(Attributes { number: qid.path, metadata })
     }
 
     /// Changes attributes.
@@ -264,6 +211,53 @@ impl Client {
         let message = Message::new(kind::OPEN, 8)?.u32(handle.fid).u32(flags);
         self.ask(message, kind::OPEN).await?;
         Ok(handle)
+    }
+
+    /// As `open`, for reading, and for writing if `writes`.
+    pub async fn open_file(
+        self: &Arc<Client>,
+        file: &Handle,
+        writes: bool,
+    ) -> Result<Handle, Errno> {
+        const READ: u32 = 0;
+        const WRITE: u32 = 1;
+        const READ_WRITE: u32 = 2;
+        match self.open(file, if writes { READ_WRITE } else { READ }).await {
+            // The host permits this user to write and not to read.
+            Err(Errno::EACCES) if writes => self.open(file, WRITE).await,
+            result => result,
+        }
+    }
+
+    /// Makes something; gives a handle of it, its attributes, and for a file a handle that is open for
+    /// reading and writing.
+    pub async fn make(
+        self: &Arc<Client>,
+        directory: &Handle,
+        name: &[u8],
+        owner: Owner,
+        content: Made,
+    ) -> Result<(Handle, Attributes, Option<Handle>), Errno> {
+        let Owner { mode, user, group } = owner;
+        let mut open = None;
+        match content {
+            Made::File => open = Some(self.create(directory, name, mode, group).await?),
+            Made::Directory => self.make_directory(directory, name, mode, group).await?,
+            Made::Link(target) => self.make_link(directory, name, &target, group).await?,
+            Made::Node(kind, number) => {
+                self.make_node(directory, name, kind | mode, number, group).await?;
+            }
+        }
+        let (handle, mut attributes) = self.walk(directory, name).await?;
+        let made = attributes.metadata.permissions;
+        if made.user != user || made.group != group {
+            // Who serves may have no right to give files away; then they are his.
+            let owner = Change { user: Some(user), group: Some(group), ..Change::default() };
+            if self.change(&handle, &owner).await.is_ok() {
+                attributes = self.attributes(&handle).await?;
+            }
+        }
+        Ok((handle, attributes, open))
     }
 
     /// Makes a file; gives a handle that is open for reading and writing.

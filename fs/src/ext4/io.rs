@@ -1,0 +1,206 @@
+//! What crate `rsext4` is given: a disk that blocks, a clock, random bytes.
+//!
+//! All of it is used by the fibre of a mount alone. A read or write waits for the disk and gives the core
+//! back meanwhile. What was read or written in small pieces, the metadata, stays in a cache of this
+//! mount, so that going through it again does not wait; every write goes to the disk before it is answered.
+
+use crate::block::BlockDevice;
+use abi::Errno;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::heap::tree;
+use base::task::{fibre, yield_now};
+use rsext4::{
+    BlockIo, Clock, DeviceCapabilities, DeviceGeometry, EntropySource, Ext4Error, Ext4Result,
+    Ext4Timestamp, SectorId,
+};
+
+/// Bytes of a piece that is cached.
+const LINE: usize = 4096;
+/// Longest range that goes through the cache, in bytes.
+const MOST_CACHED: usize = 4 * LINE;
+/// Operations on the disk that are answered from memory before the core is given to others.
+const MOST_IN_A_ROW: u32 = 64;
+
+/// See the module.
+pub struct DiskIo {
+    device: Arc<BlockDevice>,
+    lines: BTreeMap<u64, Vec<u8>>,
+    /// The lines in the order in which they came.
+    order: VecDeque<u64>,
+    most_lines: usize,
+    in_a_row: u32,
+}
+
+fn failed(error: Errno) -> Ext4Error {
+    match error {
+        Errno::ENOMEM => Ext4Error::no_memory(),
+        Errno::EROFS => Ext4Error::read_only(),
+        _ => Ext4Error::io(),
+    }
+}
+
+impl DiskIo {
+    /// The disk of a mount.
+    pub fn new(device: Arc<BlockDevice>) -> DiskIo {
+        // A sixty-fourth of the memory, within reason.
+        let most_lines = (base::memory::frame_counts().total / 64).clamp(128, 4096);
+        DiskIo { device, lines: BTreeMap::new(), order: VecDeque::new(), most_lines, in_a_row: 0 }
+    }
+
+    fn range(&self, sector: SectorId, length: usize) -> Ext4Result<u64> {
+        let size = u64::from(self.device.disk().0.geometry().sector_size);
+        let offset = sector.raw().checked_mul(size).ok_or_else(Ext4Error::overflow)?;
+        let end = offset.checked_add(length as u64).ok_or_else(Ext4Error::overflow)?;
+        if end > self.device.size() { Err(Ext4Error::io()) } else { Ok(offset) }
+    }
+
+    /// Reads from the disk itself.
+    fn fetch(&mut self, offset: u64, into: &mut [u8]) -> Ext4Result<()> {
+        self.in_a_row = 0;
+        let (disk, start) = self.device.disk();
+        let mut at = start + offset;
+        for part in into.chunks_mut(disk.most_bytes()) {
+            let bytes = fibre::wait(disk.read(at, part.len())).map_err(failed)?;
+            part.copy_from_slice(bytes.get(..part.len()).ok_or_else(Ext4Error::io)?);
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, line: u64, bytes: &[u8]) {
+        let mut copy = Vec::new();
+        if copy.try_reserve_exact(LINE).is_err() || self.order.try_reserve(1).is_err() {
+            return;
+        }
+        copy.extend_from_slice(bytes);
+        if tree::insert(&mut self.lines, line, copy).is_none() {
+            self.order.push_back(line);
+        }
+        while self.order.len() > self.most_lines {
+            if let Some(oldest) = self.order.pop_front() {
+                self.lines.remove(&oldest);
+            }
+        }
+    }
+
+    /// Whether every line that a range touches lies on the disk as a whole.
+    fn is_cachable(&self, offset: u64, length: usize) -> bool {
+        let end = (offset + length as u64).next_multiple_of(LINE as u64);
+        length <= MOST_CACHED && end <= self.device.size()
+    }
+
+    fn take_turns(&mut self) {
+        self.in_a_row += 1;
+        if self.in_a_row > MOST_IN_A_ROW {
+            self.in_a_row = 0;
+            fibre::wait(yield_now());
+        }
+    }
+}
+
+/// The parts of a range by line: the line, where in it, and which bytes of the range.
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, core::ops::Range<usize>)> {
+    let mut done = 0;
+    core::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let within = (at % LINE as u64) as usize;
+        let count = (LINE - within).min(length - done);
+        let part = (at / LINE as u64, within, done..done + count);
+        done += count;
+        (count > 0).then_some(part)
+    })
+}
+
+impl BlockIo for DiskIo {
+    fn read(&mut self, buffer: &mut [u8], sector: SectorId, _count: u32) -> Ext4Result<()> {
+        let offset = self.range(sector, buffer.len())?;
+        if !self.is_cachable(offset, buffer.len()) {
+            return self.fetch(offset, buffer);
+        }
+        self.take_turns();
+        for (line, within, range) in parts(offset, buffer.len()) {
+            let into = buffer.get_mut(range).ok_or_else(Ext4Error::io)?;
+            if !self.lines.contains_key(&line) {
+                let mut bytes = [0; LINE];
+                self.fetch(line * LINE as u64, &mut bytes)?;
+                self.keep(line, &bytes);
+                into.copy_from_slice(&bytes[within..within + into.len()]);
+            } else if let Some(bytes) = self.lines.get(&line) {
+                into.copy_from_slice(&bytes[within..within + into.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, buffer: &[u8], sector: SectorId, _count: u32) -> Ext4Result<()> {
+        let offset = self.range(sector, buffer.len())?;
+        self.in_a_row = 0;
+        let mut result = Ok(());
+        {
+            let (disk, start) = self.device.disk();
+            let mut at = start + offset;
+            for part in buffer.chunks(disk.most_bytes()) {
+                result = fibre::wait(disk.write(at, part)).map_err(failed).map(|_| ());
+                if result.is_err() {
+                    break;
+                }
+                at += part.len() as u64;
+            }
+        }
+        let keeps = result.is_ok() && self.is_cachable(offset, buffer.len());
+        for (line, within, range) in parts(offset, buffer.len()) {
+            let from = buffer.get(range).unwrap_or_default();
+            if result.is_err() {
+                // Nobody knows what the disk has now.
+                self.lines.remove(&line);
+                self.order.retain(|other| *other != line);
+            } else if let Some(bytes) = self.lines.get_mut(&line) {
+                bytes[within..within + from.len()].copy_from_slice(from);
+            } else if keeps && from.len() == LINE {
+                self.keep(line, from);
+            }
+        }
+        result
+    }
+
+    fn geometry(&self) -> DeviceGeometry {
+        let sector = self.device.disk().0.geometry().sector_size;
+        DeviceGeometry::new(sector, self.device.size() / u64::from(sector))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let geometry = self.device.disk().0.geometry();
+        DeviceCapabilities {
+            read_only: geometry.is_read_only,
+            flush: true,
+            ..DeviceCapabilities::default()
+        }
+    }
+
+    fn flush(&mut self) -> Ext4Result<()> {
+        self.in_a_row = 0;
+        fibre::wait(self.device.disk().0.flush()).map_err(failed).map(|_| ())
+    }
+}
+
+/// The time of day.
+pub struct WallClock;
+
+impl Clock for WallClock {
+    fn now(&self) -> Ext4Result<Ext4Timestamp> {
+        let now = crate::Timestamp::now();
+        Ok(Ext4Timestamp::new(now.seconds, now.nanoseconds))
+    }
+}
+
+/// Ferry's random bytes.
+pub struct Random;
+
+impl EntropySource for Random {
+    fn fill_bytes(&mut self, output: &mut [u8]) -> Ext4Result<()> {
+        base::random::fill(output);
+        Ok(())
+    }
+}

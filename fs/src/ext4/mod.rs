@@ -1,0 +1,741 @@
+//! ext4 on a disk, through crate `rsext4`.
+//!
+//! ```text
+//!  Inode method ─> `remote` ─ task: `Volume::run(operation)` ─> queue ─> fibre: operation(&mut Ext4) ─> disk
+//!                                      answer <────────────────────────────────┘
+//! ```
+//!
+//! The crate blocks and wants to be alone, so each mount has one fibre, which carries out one operation after
+//! the other. Names, attributes and pages above it are those of `remote`, believed for ever, as nobody else
+//! changes the disk. What was changed is committed to the journal when somebody asks for it (`fsync`, `sync`), every few
+//! seconds, and at the end.
+//!
+//! A file whose last name is gone stays until nobody holds it; the crate's list of orphans has it meanwhile, so
+//! that it goes even when the machine stops. After a panic in the crate its state is not to be trusted: every
+//! further operation answers `EIO`, and the disk is left as the journal has it.
+
+mod io;
+#[cfg(test)]
+mod tests;
+
+use crate::block::BlockDevice;
+use crate::listing::Entry;
+use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
+use crate::remote::server::{Attributes, Change, NewTime, is_plain_name};
+use crate::remote::{Made, Owner};
+use abi::Errno;
+use abi::fs::{device_major, device_minor, make_device};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::cpu::CpuId;
+use base::heap::tree;
+use base::panic::catch;
+use base::sync::{Mutex, rank};
+use base::task::fibre;
+use base::time;
+use base::wait::WaitQueue;
+use io::{DiskIo, Random, WallClock};
+use rsext4::{
+    DeviceNumber, DirectoryCursor, DirectoryEntryType, Ext4, Ext4Error, Ext4ErrorKind, Ext4Timestamp, FileName,
+    FilePermissions, InodeInfo, InodeMetadataUpdate, InodeNumber, MountOptions, MountServices,
+    MountedServices, MutationContext, NoopObserver, RenameOptions, SpecialInodeKind,
+};
+
+type Mounted = Ext4<DiskIo, MountedServices<Random, NoopObserver>>;
+type Work = Box<dyn FnOnce(&mut Mounted) + Send>;
+
+/// For how long a change may stay in memory, in nanoseconds.
+const COMMIT_AFTER_NS: u64 = 5_000_000_000;
+/// Entries of a directory that are read at a time.
+const ENTRIES: usize = 256;
+/// Most entries of one directory.
+const MOST_ENTRIES: usize = 1 << 20;
+/// Longest text of a symbolic link, in bytes.
+const LONGEST_LINK: usize = 4095;
+
+fn errno(error: Ext4Error) -> Errno {
+    use Ext4ErrorKind::*;
+    match error.kind() {
+        NotFound => Errno::ENOENT,
+        AlreadyExists => Errno::EEXIST,
+        NotDirectory => Errno::ENOTDIR,
+        IsDirectory => Errno::EISDIR,
+        NotEmpty => Errno::ENOTEMPTY,
+        NoSpace => Errno::ENOSPC,
+        NoMemory => Errno::ENOMEM,
+        QuotaExceeded => Errno::EDQUOT,
+        TooManyLinks => Errno::EMLINK,
+        ReadOnly => Errno::EROFS,
+        PermissionDenied => Errno::EPERM,
+        Busy => Errno::EBUSY,
+        InvalidInput => Errno::EINVAL,
+        Overflow | FileTooLarge => Errno::EFBIG,
+        Unsupported => Errno::EOPNOTSUPP,
+        // What is on the disk is not what it should be, or cannot be read or written.
+        _ => Errno::EIO,
+    }
+}
+
+/// What the fibre is to do.
+struct Queue {
+    work: VecDeque<Work>,
+    /// Nobody asks any more.
+    is_closed: bool,
+    /// Nothing is carried out any more.
+    has_ended: bool,
+    /// The crate has panicked.
+    has_failed: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Woken when there is work.
+    work: WaitQueue,
+    /// Woken when the fibre has ended.
+    end: WaitQueue,
+}
+
+/// Who holds an inode.
+struct Holding {
+    count: usize,
+    has_no_name: bool,
+}
+
+/// A mounted ext4.
+pub struct Volume {
+    shared: Arc<Shared>,
+    device: u64,
+    held: Mutex<BTreeMap<u32, Holding>>,
+}
+
+/// An inode that somebody holds.
+pub struct Held {
+    volume: Arc<Volume>,
+    number: u32,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.volume.let_go(self.number);
+    }
+}
+
+/// Where the result of an operation arrives; an operation that was dropped is `EIO`.
+struct Reply<R> {
+    place: Arc<Place<R>>,
+    is_set: bool,
+}
+
+struct Place<R> {
+    result: Mutex<Option<Result<R, Errno>>>,
+    queue: WaitQueue,
+}
+
+impl<R> Reply<R> {
+    fn set(mut self, result: Result<R, Errno>) {
+        self.is_set = true;
+        *self.place.result.lock() = Some(result);
+        self.place.queue.wake_all();
+    }
+}
+
+impl<R> Drop for Reply<R> {
+    fn drop(&mut self) {
+        if !self.is_set {
+            *self.place.result.lock() = Some(Err(Errno::EIO));
+            self.place.queue.wake_all();
+        }
+    }
+}
+
+fn place<R>() -> (Arc<Place<R>>, Reply<R>) {
+    let result = Mutex::new(&rank::REMOTE_ANSWER, None);
+    let place = Arc::new(Place { result, queue: WaitQueue::new() });
+    (place.clone(), Reply { place, is_set: false })
+}
+
+async fn answer<R>(place: Arc<Place<R>>) -> Result<R, Errno> {
+    place.queue.wait_until(|| place.result.lock().take()).await
+}
+
+/// How an ext4 is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Nothing is written but what the journal still has to.
+    pub is_read_only: bool,
+    /// The core whose loop carries it.
+    pub core: CpuId,
+}
+
+impl Volume {
+    /// Mounts the ext4 of a disk; gives it and its root.
+    ///
+    /// # Errors
+    /// `EINVAL` when there is no ext4 that can be used, `EIO` when the disk fails or what is on it makes no sense; `ENOMEM`.
+    pub async fn mount(
+        device: Arc<BlockDevice>,
+        terms: Terms,
+    ) -> Result<(Arc<Volume>, Held, Attributes), Errno> {
+        let queue = Queue {
+            work: VecDeque::new(),
+            is_closed: false,
+            has_ended: false,
+            has_failed: false,
+        };
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(&rank::REMOTE_FILES, queue),
+            work: WaitQueue::new(),
+            end: WaitQueue::new(),
+        });
+        let (mounted, reply) = place();
+        let (inner, ending, number) = (shared.clone(), shared.clone(), device.number());
+        let is_disk_read_only = device.disk().0.geometry().is_read_only;
+        let options = MountOptions {
+            readonly: terms.is_read_only,
+            replay_journal: !is_disk_read_only,
+            block_validity: true,
+        };
+        // Where the superblock has its magic number.
+        let magic = device.read(1024 + 56, 2).await?;
+        if magic != rsext4::EXT4_SUPER_MAGIC.to_le_bytes() {
+            return Err(Errno::EINVAL);
+        }
+        device.claim()?;
+        let (claimed, claimed_too) = (device.clone(), device.clone());
+        let begin = move || serve(&inner, device, options, reply);
+        let spawned = fibre::spawn_blocking(terms.core, begin, move |_| {
+            ending.has_ended();
+            claimed.release();
+        });
+        if spawned.is_err() {
+            claimed_too.release();
+            return Err(Errno::ENOMEM);
+        }
+        answer(mounted).await?;
+        let held = Mutex::new(&rank::REMOTE_FILES, BTreeMap::new());
+        let volume = Arc::new(Volume { shared, device: number, held });
+        let (root, attributes) = volume
+            .run_holding(|mounted| mounted.inode(mounted.root_inode()).map_err(errno))
+            .await?;
+        if attributes.metadata.kind != NodeKind::Directory {
+            return Err(Errno::EIO);
+        }
+        Ok((volume, root, attributes))
+    }
+
+    /// Has the fibre carry out an operation.
+    ///
+    /// # Errors
+    /// Those of the operation; `EIO` when the crate panicked, in this operation or before, or the volume is closed.
+    async fn run<R: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&mut Mounted) -> Result<R, Errno> + Send + 'static,
+    ) -> Result<R, Errno> {
+        let (place, reply) = place();
+        self.shared.push(Box::new(move |mounted| reply.set(operation(mounted))))?;
+        answer(place).await
+    }
+
+    /// As `run`, for an operation that finds an inode, which is held from then on.
+    async fn run_holding(
+        self: &Arc<Volume>,
+        operation: impl FnOnce(&mut Mounted) -> Result<InodeInfo, Errno> + Send + 'static,
+    ) -> Result<(Held, Attributes), Errno> {
+        let volume = self.clone();
+        self.run(move |mounted| {
+            let info = operation(mounted)?;
+            let attributes = attributes_of(&info, volume.device)?;
+            // Before the next operation, which may take its last name.
+            Ok((volume.hold(info.number.raw()), attributes))
+        })
+        .await
+    }
+
+    fn hold(self: &Arc<Volume>, number: u32) -> Held {
+        let mut held = self.held.lock();
+        match held.get_mut(&number) {
+            Some(holding) => holding.count += 1,
+            None => {
+                let holding = Holding { count: 1, has_no_name: false };
+                tree::insert(&mut held, number, holding);
+            }
+        }
+        drop(held);
+        Held { volume: self.clone(), number }
+    }
+
+    /// Holds an inode that is held once more.
+    pub(crate) fn again(self: &Arc<Volume>, file: &Held) -> Result<Held, Errno> {
+        Ok(self.hold(file.number))
+    }
+
+    fn let_go(&self, number: u32) {
+        let mut held = self.held.lock();
+        let Some(holding) = held.get_mut(&number) else { return };
+        holding.count -= 1;
+        if holding.count > 0 {
+            return;
+        }
+        let has_no_name = holding.has_no_name;
+        held.remove(&number);
+        drop(held);
+        if has_no_name {
+            // A volume that has ended leaves it to the list of orphans.
+            let _ = self.shared.push(Box::new(move |mounted| reap(mounted, number)));
+        }
+    }
+
+    /// The last name of an inode is gone: it goes now, or when nobody holds it.
+    fn lost_its_name(&self, mounted: &mut Mounted, number: u32) {
+        let mut held = self.held.lock();
+        match held.get_mut(&number) {
+            Some(holding) => holding.has_no_name = true,
+            None => {
+                drop(held);
+                reap(mounted, number);
+            }
+        }
+    }
+
+    /// Writes everything and ends. Nothing can be asked for afterwards.
+    ///
+    /// # Errors
+    /// `EIO` when it was not all written.
+    pub async fn close(&self) -> Result<(), Errno> {
+        // Who still holds a file without a name has it no more.
+        let mut nameless = Vec::new();
+        for (number, holding) in self.held.lock().iter_mut().filter(|(_, one)| one.has_no_name) {
+            if nameless.try_reserve(1).is_ok() {
+                nameless.push(*number);
+                holding.has_no_name = false;
+            }
+        }
+        if !nameless.is_empty() {
+            let reap_all = move |mounted: &mut Mounted| {
+                nameless.into_iter().for_each(|number| reap(mounted, number));
+            };
+            let _ = self.shared.push(Box::new(reap_all));
+        }
+        self.shared.close();
+        self.shared.end.wait_until(|| self.shared.queue.lock().has_ended.then_some(())).await;
+        if self.shared.queue.lock().has_failed { Err(Errno::EIO) } else { Ok(()) }
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl Shared {
+    fn push(&self, work: Work) -> Result<(), Errno> {
+        let mut queue = self.queue.lock();
+        if queue.is_closed || queue.has_ended || queue.has_failed {
+            return Err(Errno::EIO);
+        }
+        queue.work.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        queue.work.push_back(work);
+        drop(queue);
+        self.work.wake_all();
+        Ok(())
+    }
+
+    fn close(&self) {
+        self.queue.lock().is_closed = true;
+        self.work.wake_all();
+    }
+
+    /// The crate has panicked, or could not write everything.
+    fn has_failed(&self) {
+        self.queue.lock().has_failed = true;
+    }
+
+    fn has_ended(&self) {
+        let mut queue = self.queue.lock();
+        queue.has_ended = true;
+        let left = core::mem::take(&mut queue.work);
+        drop(queue);
+        drop(left);
+        self.end.wake_all();
+    }
+
+    /// The next work; `None` when there will be none.
+    fn next(&self) -> Option<Option<Work>> {
+        let mut queue = self.queue.lock();
+        if queue.has_failed {
+            return Some(None);
+        }
+        match queue.work.pop_front() {
+            Some(work) => Some(Some(work)),
+            None => queue.is_closed.then_some(None),
+        }
+    }
+}
+
+/// The fibre of a mount.
+fn serve(
+    shared: &Shared,
+    device: Arc<BlockDevice>,
+    options: MountOptions,
+    reply: Reply<()>,
+) {
+    let services = MountServices::new(WallClock, Random, NoopObserver);
+    let mut mounted: Mounted = match Ext4::mount(DiskIo::new(device.clone()), services, options) {
+        Ok(mounted) => mounted,
+        Err(error) => {
+            log::warn!("ext4 on {}: {error}", device.name());
+            let is_foreign = matches!(
+                error.kind(),
+                Ext4ErrorKind::InvalidMagic
+                    | Ext4ErrorKind::BadSuperblock
+                    | Ext4ErrorKind::UnsupportedFeature
+            );
+            reply.set(Err(if is_foreign { Errno::EINVAL } else { errno(error) }));
+            return;
+        }
+    };
+    reply.set(Ok(()));
+    let mut commit_at_ns = None;
+    loop {
+        let work = shared.work.wait_until(|| shared.next());
+        let work = match fibre::wait(time::with_deadline(work, commit_at_ns)) {
+            Ok(Some(work)) => work,
+            Ok(None) => break,
+            Err(_) => {
+                commit_at_ns = None;
+                Box::new(|mounted: &mut Mounted| {
+                    if let Err(error) = mounted.sync() {
+                        log::error!("ext4: changes cannot be committed: {error}");
+                    }
+                })
+            }
+        };
+        if !options.readonly && commit_at_ns.is_none() {
+            commit_at_ns = Some(time::now_ns().saturating_add(COMMIT_AFTER_NS));
+        }
+        if catch(|| work(&mut mounted)).is_err() {
+            log::error!("ext4 on {}: the file system is used no more", device.name());
+            shared.has_failed();
+        }
+        device.written_elsewhere();
+    }
+    if shared.queue.lock().has_failed {
+        // Its drop might write what makes no sense.
+        core::mem::forget(mounted);
+        return;
+    }
+    if let Err(error) = mounted.unmount() {
+        log::error!("ext4 on {}: not everything could be written: {error}", device.name());
+        shared.has_failed();
+    }
+    device.written_elsewhere();
+}
+
+/// Gives back an inode without names.
+fn reap(mounted: &mut Mounted, number: u32) {
+    let result = InodeNumber::new(number).and_then(|number| mounted.reap_unlinked_inode(number));
+    if let Err(error) = result {
+        log::error!("ext4: inode {number} cannot be given back: {error}");
+    }
+}
+
+fn kind_of(kind: DirectoryEntryType) -> Option<NodeKind> {
+    Some(match kind {
+        DirectoryEntryType::RegularFile => NodeKind::Regular,
+        DirectoryEntryType::Directory => NodeKind::Directory,
+        DirectoryEntryType::CharacterDevice => NodeKind::CharacterDevice,
+        DirectoryEntryType::BlockDevice => NodeKind::BlockDevice,
+        DirectoryEntryType::Fifo => NodeKind::Fifo,
+        DirectoryEntryType::Socket => NodeKind::Socket,
+        DirectoryEntryType::Symlink => NodeKind::Symlink,
+        DirectoryEntryType::Unknown => return None,
+    })
+}
+
+fn attributes_of(info: &InodeInfo, device: u64) -> Result<Attributes, Errno> {
+    let number = info.number.as_u64();
+    // The crate gives seconds, as the 32 bits with a sign that they are.
+    let time = |seconds: u32| Timestamp { seconds: seconds.cast_signed().into(), nanoseconds: 0 };
+    let metadata = Metadata {
+        id: InodeId { device, number },
+        kind: kind_of(info.file_type()).ok_or(Errno::EIO)?,
+        permissions: Permissions {
+            mode: u32::from(info.mode) & 0o7777,
+            user: info.uid,
+            group: info.gid,
+        },
+        links: info.links.into(),
+        size: if i64::try_from(info.size).is_ok() { info.size } else { return Err(Errno::EIO) },
+        blocks: info.blocks,
+        block_size: 4096,
+        represented_device: info
+            .device_number
+            .map_or(0, |number| make_device(number.major(), number.minor())),
+        accessed: time(info.atime),
+        modified: time(info.mtime),
+        changed: time(info.ctime),
+        born: time(info.btime),
+    };
+    Ok(Attributes { number, metadata })
+}
+
+fn number_of(held: &Held) -> Result<InodeNumber, Errno> {
+    InodeNumber::new(held.number).map_err(errno)
+}
+
+fn name_of(name: &[u8]) -> Result<FileName<'_>, Errno> {
+    FileName::new(name).map_err(errno)
+}
+
+fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| Errno::ENOMEM)?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
+/// What `remote` asks a server for.
+impl Volume {
+    pub(crate) async fn walk(
+        self: &Arc<Volume>,
+        directory: &Held,
+        name: &[u8],
+    ) -> Result<(Held, Attributes), Errno> {
+        let (directory, name) = (number_of(directory)?, copied(name)?);
+        self.run_holding(move |mounted| {
+            let found = mounted.lookup_child(directory, name_of(&name)?).map_err(errno)?;
+            found.ok_or(Errno::ENOENT)
+        })
+        .await
+    }
+
+    pub(crate) async fn attributes(&self, file: &Held) -> Result<Attributes, Errno> {
+        let (number, device) = (number_of(file)?, self.device);
+        self.run(move |mounted| attributes_of(&mounted.inode(number).map_err(errno)?, device)).await
+    }
+
+    pub(crate) async fn change(&self, file: &Held, change: &Change) -> Result<(), Errno> {
+        let (number, change) = (number_of(file)?, *change);
+        self.run(move |mounted| {
+            if let Some(size) = change.size {
+                mounted.truncate_inode(number, size).map_err(errno)?;
+            }
+            let time = |time: Option<NewTime>| {
+                let time = match time? {
+                    NewTime::Now => Timestamp::now(),
+                    NewTime::At(time) => time,
+                };
+                Some(Ext4Timestamp::new(time.seconds, time.nanoseconds))
+            };
+            let permissions = match change.mode {
+                Some(mode) => Some(FilePermissions::new(mode as u16 & 0o7777).map_err(errno)?),
+                None => None,
+            };
+            let owner = match (change.user, change.group) {
+                (None, None) => None,
+                (user, group) => {
+                    let info = mounted.inode(number).map_err(errno)?;
+                    Some((user.unwrap_or(info.uid), group.unwrap_or(info.gid)))
+                }
+            };
+            let update = InodeMetadataUpdate {
+                permissions,
+                owner,
+                atime: time(change.accessed),
+                mtime: time(change.modified),
+                ..InodeMetadataUpdate::default()
+            };
+            mounted.update_inode_metadata(number, update).map(|_| ()).map_err(errno)
+        })
+        .await
+    }
+
+    pub(crate) async fn make(
+        self: &Arc<Volume>,
+        directory: &Held,
+        name: &[u8],
+        owner: Owner,
+        content: Made,
+    ) -> Result<(Held, Attributes), Errno> {
+        const KIND: u32 = 0o170_000;
+        let (directory, name) = (number_of(directory)?, copied(name)?);
+        self.run_holding(move |mounted| {
+            let context = MutationContext::new(owner.user, owner.group, 0, 0);
+            let name = name_of(&name)?;
+            let mode = FilePermissions::new(owner.mode as u16 & 0o7777).map_err(errno)?;
+            match content {
+                Made::File => mounted.create_regular_file(context, directory, name, mode),
+                Made::Directory => mounted.create_directory(context, directory, name, mode),
+                Made::Link(target) => mounted.create_symlink(context, directory, name, &target),
+                Made::Node(kind, number) => {
+                    let number = || {
+                        DeviceNumber::new(device_major(number), device_minor(number)).map_err(errno)
+                    };
+                    let kind = match NodeKind::from_mode(kind & KIND) {
+                        Some(NodeKind::CharacterDevice) => {
+                            SpecialInodeKind::CharacterDevice(number()?)
+                        }
+                        Some(NodeKind::BlockDevice) => SpecialInodeKind::BlockDevice(number()?),
+                        Some(NodeKind::Fifo) => SpecialInodeKind::Fifo,
+                        Some(NodeKind::Socket) => SpecialInodeKind::Socket,
+                        _ => return Err(Errno::EINVAL),
+                    };
+                    mounted.create_special_inode(context, directory, name, mode, kind)
+                }
+            }
+            .map_err(errno)
+        })
+        .await
+    }
+
+    pub(crate) async fn link(
+        &self,
+        directory: &Held,
+        file: &Held,
+        name: &[u8],
+    ) -> Result<(), Errno> {
+        let (directory, file, name) = (number_of(directory)?, number_of(file)?, copied(name)?);
+        self.run(move |mounted| {
+            mounted.hard_link(file, directory, name_of(&name)?).map(|_| ()).map_err(errno)
+        })
+        .await
+    }
+
+    pub(crate) async fn unlink(
+        self: &Arc<Volume>,
+        directory: &Held,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(), Errno> {
+        let (directory, name, volume) = (number_of(directory)?, copied(name)?, self.clone());
+        self.run(move |mounted| {
+            let name = name_of(&name)?;
+            let outcome = match is_directory {
+                true => mounted.remove_empty_directory(directory, name),
+                false => mounted.unlink(directory, name),
+            }
+            .map_err(errno)?;
+            if outcome.requires_reap() {
+                volume.lost_its_name(mounted, outcome.inode.raw());
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn rename(
+        self: &Arc<Volume>,
+        (from, old): (&Held, &[u8]),
+        (to, new): (&Held, &[u8]),
+        exchanges: bool,
+    ) -> Result<(), Errno> {
+        let (from, to) = (number_of(from)?, number_of(to)?);
+        let (old, new, volume) = (copied(old)?, copied(new)?, self.clone());
+        self.run(move |mounted| {
+            let (old, new) = (name_of(&old)?, name_of(&new)?);
+            let options = match exchanges {
+                true => RenameOptions::EXCHANGE,
+                false => RenameOptions::REPLACE,
+            };
+            let outcome = mounted.rename(from, old, to, new, options).map_err(errno)?;
+            if let Some(replaced) = outcome.replaced.filter(|replaced| replaced.requires_reap()) {
+                volume.lost_its_name(mounted, replaced.inode.raw());
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn read_link(&self, file: &Held) -> Result<Vec<u8>, Errno> {
+        let text = self.read(file, 0, LONGEST_LINK + 1).await?;
+        let is_good = !text.is_empty() && text.len() <= LONGEST_LINK && !text.contains(&0);
+        if is_good { Ok(text) } else { Err(Errno::EIO) }
+    }
+
+    pub(crate) async fn read(
+        &self,
+        file: &Held,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>, Errno> {
+        let number = number_of(file)?;
+        self.run(move |mounted| {
+            let mut bytes = Vec::new();
+            bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+            bytes.resize(length, 0);
+            let count = mounted.read_inode(number, offset, &mut bytes).map_err(errno)?;
+            bytes.truncate(count);
+            Ok(bytes)
+        })
+        .await
+    }
+
+    pub(crate) async fn write(&self, file: &Held, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let (number, bytes) = (number_of(file)?, copied(bytes)?);
+        self.run(move |mounted| mounted.write_inode(number, offset, &bytes).map_err(errno)).await
+    }
+
+    pub(crate) async fn sync(&self) -> Result<(), Errno> {
+        self.run(|mounted| mounted.sync().map_err(errno)).await
+    }
+
+    pub(crate) async fn entries(&self, directory: &Held) -> Result<Vec<Entry>, Errno> {
+        let number = number_of(directory)?;
+        let mut entries = Vec::new();
+        let mut cursor = DirectoryCursor::Start;
+        loop {
+            // A part at a time: a large directory must not keep others waiting.
+            let part = self
+                .run(move |mounted| {
+                    mounted.read_directory(number, cursor, ENTRIES).map_err(errno)
+                })
+                .await?;
+            let Some(last) = part.last() else { return Ok(entries) };
+            cursor = last.next_cursor;
+            if entries.len() + part.len() > MOST_ENTRIES {
+                // Perhaps the same ones again and again.
+                return Err(Errno::EIO);
+            }
+            entries.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
+            for entry in part {
+                if entry.name == b"." || entry.name == b".." {
+                    continue;
+                }
+                if !is_plain_name(&entry.name) {
+                    return Err(Errno::EIO);
+                }
+                let kind = kind_of(entry.file_type).unwrap_or(NodeKind::Regular);
+                let name = Arc::from(entry.name);
+                entries.push(Entry { name, number: entry.inode.as_u64(), kind });
+            }
+            if cursor == DirectoryCursor::End {
+                return Ok(entries);
+            }
+        }
+    }
+
+    pub(crate) async fn statistics(&self) -> Result<[u64; 5], Errno> {
+        self.run(|mounted| {
+            let numbers = mounted.statfs();
+            Ok([
+                numbers.block_size,
+                numbers.total_blocks,
+                numbers.free_blocks,
+                numbers.total_inodes.into(),
+                numbers.free_inodes.into(),
+            ])
+        })
+        .await
+    }
+
+    pub(crate) async fn set_read_only(&self, is_read_only: bool) -> Result<(), Errno> {
+        self.run(move |mounted| {
+            let options = MountOptions { readonly: is_read_only, ..mounted.options() };
+            mounted.remount(options).map_err(errno)
+        })
+        .await
+    }
+}

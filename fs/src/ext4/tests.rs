@@ -1,0 +1,277 @@
+//! An ext4 that Debian's `mke2fs` made, on a disk in memory; `e2fsck` has the last word.
+
+use super::*;
+use crate::block::BlockDevice;
+use crate::inode::{AttributeChange, DirectoryEntry, FileSystem, Inode, NewContent, NewNode};
+use crate::pending::complete;
+use crate::remote::{Options, RemoteFs};
+use base::device::{Disk, DiskGeometry};
+use base::io::Source;
+use base::task::block_on_host;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex as HostMutex;
+use std::vec;
+
+/// A disk in memory, with requests that fail from a count on.
+struct MemoryDisk {
+    bytes: HostMutex<Vec<u8>>,
+    /// How many writes still succeed.
+    writes_left: HostMutex<usize>,
+}
+
+impl MemoryDisk {
+    fn range(&self, offset: u64, length: usize) -> core::ops::Range<usize> {
+        offset as usize..offset as usize + length
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn geometry(&self) -> DiskGeometry {
+        DiskGeometry {
+            size: self.bytes.lock().unwrap().len() as u64,
+            sector_size: 512,
+            is_read_only: false,
+            has_cache: true,
+            can_discard: false,
+            can_write_zeroes: false,
+        }
+    }
+
+    fn most_bytes(&self) -> usize {
+        60 << 10
+    }
+
+    fn read(&self, offset: u64, length: usize) -> base::device::Reply<'_> {
+        Box::pin(async move {
+            base::task::yield_now().await;
+            Ok(self.bytes.lock().unwrap()[self.range(offset, length)].to_vec())
+        })
+    }
+
+    fn write<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> base::device::Reply<'a> {
+        Box::pin(async move {
+            base::task::yield_now().await;
+            let mut left = self.writes_left.lock().unwrap();
+            *left = left.checked_sub(1).ok_or(Errno::EIO)?;
+            let range = self.range(offset, bytes.len());
+            self.bytes.lock().unwrap()[range].copy_from_slice(bytes);
+            Ok(Vec::new())
+        })
+    }
+
+    fn flush(&self) -> base::device::Reply<'_> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn discard(&self, _: u64, _: u64) -> base::device::Reply<'_> {
+        Box::pin(async { Err(Errno::EOPNOTSUPP) })
+    }
+
+    fn write_zeroes(&self, _: u64, _: u64) -> base::device::Reply<'_> {
+        Box::pin(async { Err(Errno::EOPNOTSUPP) })
+    }
+}
+
+/// A fresh image with a file system of this size.
+fn image(name: &str, mebibytes: u64) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("ferry-{}-{name}.img", std::process::id()));
+    std::fs::write(&path, []).unwrap();
+    let status = Command::new("/sbin/mke2fs")
+        .args(["-q", "-F", "-t", "ext4"])
+        .arg(&path)
+        .arg(format!("{mebibytes}M"))
+        .status()
+        .expect("e2fsprogs is installed");
+    assert!(status.success());
+    path
+}
+
+fn disk_of(path: &PathBuf) -> Arc<MemoryDisk> {
+    let bytes = HostMutex::new(std::fs::read(path).unwrap());
+    Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) })
+}
+
+fn options() -> Options {
+    Options { fresh_ns: u64::MAX, core: CpuId::current() }
+}
+
+async fn mounted(disk: &Arc<MemoryDisk>) -> Arc<dyn FileSystem> {
+    let device = BlockDevice::new(0, disk.clone(), options());
+    RemoteFs::mount_ext4(device, false, options()).await.unwrap()
+}
+
+/// What `e2fsck -fn` says; the image is removed.
+fn check(path: PathBuf, disk: &MemoryDisk) {
+    std::fs::write(&path, &*disk.bytes.lock().unwrap()).unwrap();
+    let output = Command::new("/sbin/e2fsck").arg("-fn").arg(&path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    std::fs::remove_file(&path).unwrap();
+}
+
+async fn make(directory: &Arc<dyn Inode>, name: &str, content: NewContent<'_>) -> Arc<dyn Inode> {
+    let new = NewNode { content, mode: 0o755, user: 1000, group: 100 };
+    complete(|| directory.create(name.as_bytes(), &new)).await.unwrap()
+}
+
+async fn write(file: &Arc<dyn Inode>, offset: u64, bytes: &[u8]) {
+    let mut source = bytes;
+    let mut at = offset;
+    while source.remaining() > 0 {
+        at += complete(|| file.write_at(at, &mut source)).await.unwrap() as u64;
+    }
+}
+
+async fn read(file: &Arc<dyn Inode>, offset: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    let mut done = 0;
+    while done < length {
+        let mut sink = &mut bytes[done..];
+        let count = complete(|| file.read_at(offset + done as u64, &mut sink)).await.unwrap();
+        if count == 0 {
+            break;
+        }
+        done += count;
+    }
+    bytes.truncate(done);
+    bytes
+}
+
+fn names(directory: &Arc<dyn Inode>) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut keep = |entry: DirectoryEntry<'_>| {
+        names.push(String::from_utf8(entry.name.to_vec()).unwrap());
+        true
+    };
+    directory.read_directory(0, &mut keep).unwrap();
+    names.sort();
+    names
+}
+
+use std::string::String;
+
+#[test]
+fn what_was_made_is_there_after_another_mount() {
+    let path = image("made", 64);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let long: Vec<u8> = (0..300_000_u32).map(|index| (index % 251) as u8).collect();
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let directory = make(&root, "directory", NewContent::Directory).await;
+        let file = make(&directory, "file", NewContent::Regular).await;
+        write(&file, 0, &long).await;
+        let sparse = make(&root, "sparse", NewContent::Regular).await;
+        write(&sparse, 1 << 30, b"far away").await;
+        make(&root, "soft", NewContent::Symlink(b"directory/file")).await;
+        make(&root, "pipe", NewContent::Fifo).await;
+        complete(|| root.link(b"twin", &file)).await.unwrap();
+        for index in 0..300 {
+            let name = format!("entry-{index:04}");
+            make(&directory, &name, NewContent::Regular).await;
+        }
+        complete(|| file.sync()).await.unwrap();
+        let open = make(&root, "gone", NewContent::Regular).await;
+        write(&open, 0, b"still here").await;
+        complete(|| root.unlink(b"gone", open.id())).await.unwrap();
+        assert_eq!(read(&open, 0, 100).await, b"still here");
+        drop(open);
+        let change = AttributeChange { mode: Some(0o640), ..AttributeChange::default() };
+        complete(|| file.set_attributes(&change)).await.unwrap();
+        drop((root, directory, file, sparse));
+        complete(|| file_system.close()).await.unwrap();
+        drop(file_system);
+
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let directory = complete(|| root.lookup(b"directory")).await.unwrap();
+        let file = complete(|| directory.lookup(b"file")).await.unwrap();
+        let metadata = file.metadata();
+        assert_eq!((metadata.size, metadata.links), (300_000, 2));
+        assert_eq!(metadata.permissions, Permissions { mode: 0o640, user: 1000, group: 100 });
+        assert_eq!(read(&file, 0, 400_000).await, long);
+        let sparse = complete(|| root.lookup(b"sparse")).await.unwrap();
+        assert!(sparse.metadata().blocks < 100);
+        assert_eq!(read(&sparse, (1 << 30) - 4, 100).await, b"\0\0\0\0far away");
+        let soft = complete(|| root.lookup(b"soft")).await.unwrap();
+        let identity = crate::Identity::kernel();
+        assert_eq!(complete(|| soft.read_link(&identity)).await.unwrap(), b"directory/file");
+        assert_eq!(complete(|| root.lookup(b"gone")).await.err(), Some(Errno::ENOENT));
+        complete(|| directory.read_directory(0, &mut |_| false)).await.unwrap();
+        assert_eq!(names(&directory).len(), 303);
+        let old = complete(|| root.lookup(b"pipe")).await.unwrap();
+        assert_eq!(old.kind(), NodeKind::Fifo);
+        complete(|| {
+            let flags = abi::fs::RenameFlags::empty();
+            root.rename(b"twin", file.id(), &directory, b"pair", None, flags)
+        })
+        .await
+        .unwrap();
+        complete(|| file.truncate(10)).await.unwrap();
+        assert_eq!(read(&file, 0, 100).await, &long[..10]);
+        drop((root, directory, file, sparse, soft, old));
+        complete(|| file_system.close()).await.unwrap();
+    });
+    check(path, &disk);
+}
+
+#[test]
+fn a_full_disk_says_so_and_stays_whole() {
+    let path = image("full", 8);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let file = make(&root, "large", NewContent::Regular).await;
+        let piece = vec![7; 256 << 10];
+        let mut error = None;
+        for index in 0..64 {
+            let mut source = piece.as_slice();
+            let result = complete(|| file.write_at(index * (256 << 10), &mut source)).await;
+            if let Err(reason) = result {
+                error = Some(reason);
+                break;
+            }
+        }
+        assert_eq!(error, Some(Errno::ENOSPC));
+        let _ = complete(|| file.sync()).await;
+        complete(|| root.unlink(b"large", file.id())).await.unwrap();
+        drop(file);
+        let file = make(&root, "small", NewContent::Regular).await;
+        write(&file, 0, b"fits").await;
+        complete(|| file.sync()).await.unwrap();
+        drop((root, file));
+        complete(|| file_system.close()).await.unwrap();
+    });
+    check(path, &disk);
+}
+
+#[test]
+fn a_disk_that_fails_is_an_error_of_fsync() {
+    let path = image("failing", 16);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let file = make(&root, "file", NewContent::Regular).await;
+        complete(|| file.sync()).await.unwrap();
+        *disk.writes_left.lock().unwrap() = 0;
+        write(&file, 0, b"lost").await;
+        assert_eq!(complete(|| file.sync()).await, Err(Errno::EIO));
+        drop((root, file));
+        assert!(complete(|| file_system.close()).await.is_err());
+    });
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn what_is_no_ext4_is_refused() {
+    let bytes = HostMutex::new(vec![0xa5; 4 << 20]);
+    let disk = Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) });
+    block_on_host(async {
+        let device = BlockDevice::new(0, disk.clone(), options());
+        let result = RemoteFs::mount_ext4(device, false, options()).await;
+        assert_eq!(result.err(), Some(Errno::EINVAL));
+    });
+}

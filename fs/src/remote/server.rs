@@ -1,0 +1,327 @@
+//! Who keeps the files: a server of 9P2000.L, an ext4 on a disk, or a bare disk, and what each can be asked.
+//!
+//! Every question is a future that ends, with an error if need be.
+
+use super::nine;
+use super::{Found, Made, Outcome, Owner};
+use crate::block::BareDisk;
+use crate::ext4::{Held, Volume};
+use crate::listing::Entry;
+use crate::metadata::{Metadata, Timestamp};
+use abi::Errno;
+use abi::fs::NAME_MAX;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// What the server says about a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes {
+    /// Its number there.
+    pub number: u64,
+    /// All the rest, with the number of this file system.
+    pub metadata: Metadata,
+}
+
+/// A change of attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub user: Option<u32>,
+    /// Group.
+    pub group: Option<u32>,
+    /// Size.
+    pub size: Option<u64>,
+    /// Time of access.
+    pub accessed: Option<NewTime>,
+    /// Time of change.
+    pub modified: Option<NewTime>,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewTime {
+    /// The server's present.
+    Now,
+    /// This one.
+    At(Timestamp),
+}
+
+impl NewTime {
+    /// Seconds and nanoseconds of what is to be set, if it is a certain time.
+    pub fn parts(time: Option<NewTime>) -> Option<(u64, u64)> {
+        match time? {
+            NewTime::Now => None,
+            NewTime::At(time) => Some((time.seconds.cast_unsigned(), u64::from(time.nanoseconds))),
+        }
+    }
+}
+
+/// Whether a server may give something this name: a plain name that stays in its directory.
+pub fn is_plain_name(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.len() <= NAME_MAX
+        && name != b"."
+        && name != b".."
+        && !name.iter().any(|&byte| byte == b'/' || byte == 0)
+}
+
+
+/// A file by the number that its server has for it.
+pub enum Handle {
+    /// At a server of 9P.
+    Nine(nine::Handle),
+    /// The one file that a bare disk is.
+    Disk,
+    /// On an ext4.
+    Ext4(Held),
+}
+
+/// See the module.
+#[derive(Clone)]
+pub enum Server {
+    /// A server of 9P.
+    Nine(Arc<nine::Client>),
+    /// A bare disk.
+    Disk(Arc<BareDisk>),
+    /// An ext4.
+    Ext4(Arc<Volume>),
+}
+
+/// The fid of a handle of a server of 9P.
+fn fid(handle: &Handle) -> Result<&nine::Handle, Errno> {
+    match handle {
+        Handle::Nine(handle) => Ok(handle),
+        _ => Err(Errno::EIO),
+    }
+}
+
+/// The inode of a handle on an ext4.
+fn held(handle: &Handle) -> Result<&Held, Errno> {
+    match handle {
+        Handle::Ext4(held) => Ok(held),
+        _ => Err(Errno::EIO),
+    }
+}
+
+impl Server {
+    /// The file of a name in a directory.
+    pub async fn walk(
+        &self,
+        directory: &Handle,
+        name: &[u8],
+    ) -> Result<(Handle, Attributes), Errno> {
+        match self {
+            Server::Nine(client) => {
+                let (handle, attributes) = client.walk(fid(directory)?, name).await?;
+                Ok((Handle::Nine(handle), attributes))
+            }
+            Server::Ext4(volume) => {
+                let (held, attributes) = volume.walk(held(directory)?, name).await?;
+                Ok((Handle::Ext4(held), attributes))
+            }
+            Server::Disk(_) => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Attributes of a file.
+    pub async fn attributes(&self, handle: &Handle) -> Result<Attributes, Errno> {
+        match self {
+            Server::Nine(client) => client.attributes(fid(handle)?).await,
+            Server::Ext4(volume) => volume.attributes(held(handle)?).await,
+            Server::Disk(disk) => Ok(disk.attributes()),
+        }
+    }
+
+    /// Changes attributes.
+    pub async fn change(&self, handle: &Handle, change: &Change) -> Result<(), Errno> {
+        match self {
+            Server::Nine(client) => client.change(fid(handle)?, change).await,
+            Server::Ext4(volume) => volume.change(held(handle)?, change).await,
+            Server::Disk(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// A handle that is open for reading, and for writing if `writes`.
+    pub async fn open(&self, handle: &Handle, writes: bool) -> Result<Handle, Errno> {
+        match self {
+            Server::Nine(client) => client.open_file(fid(handle)?, writes).await.map(Handle::Nine),
+            Server::Ext4(volume) => volume.again(held(handle)?).map(Handle::Ext4),
+            Server::Disk(_) => Ok(Handle::Disk),
+        }
+    }
+
+    /// Makes something in a directory.
+    pub async fn make(
+        &self,
+        directory: &Handle,
+        name: &[u8],
+        owner: Owner,
+        content: Made,
+    ) -> Outcome {
+        match self {
+            Server::Nine(client) => {
+                let (handle, attributes, open) =
+                    client.make(fid(directory)?, name, owner, content).await?;
+                Ok(Found::Made(Handle::Nine(handle), attributes, open.map(Handle::Nine)))
+            }
+            Server::Ext4(volume) => {
+                let (held, attributes) =
+                    volume.make(held(directory)?, name, owner, content).await?;
+                Ok(Found::Made(Handle::Ext4(held), attributes, None))
+            }
+            Server::Disk(_) => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Gives a file one more name.
+    pub async fn link(&self, directory: &Handle, file: &Handle, name: &[u8]) -> Result<(), Errno> {
+        match self {
+            Server::Nine(client) => client.link(fid(directory)?, fid(file)?, name).await,
+            Server::Ext4(volume) => volume.link(held(directory)?, held(file)?, name).await,
+            Server::Disk(_) => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Removes a name; of a directory when and only when `is_directory`.
+    pub async fn unlink(
+        &self,
+        directory: &Handle,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(), Errno> {
+        match self {
+            Server::Nine(client) => client.unlink(fid(directory)?, name, is_directory).await,
+            Server::Ext4(volume) => volume.unlink(held(directory)?, name, is_directory).await,
+            Server::Disk(_) => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Moves a name, or exchanges two.
+    pub async fn rename(
+        &self,
+        (from, old): (&Handle, &[u8]),
+        (to, new): (&Handle, &[u8]),
+        exchanges: bool,
+    ) -> Result<(), Errno> {
+        match self {
+            Server::Nine(client) => client.rename((fid(from)?, old), (fid(to)?, new)).await,
+            Server::Ext4(volume) => {
+                volume.rename((held(from)?, old), (held(to)?, new), exchanges).await
+            }
+            Server::Disk(_) => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// The text of a symbolic link.
+    pub async fn read_link(&self, handle: &Handle) -> Result<Vec<u8>, Errno> {
+        match self {
+            Server::Nine(client) => client.read_link(fid(handle)?).await,
+            Server::Ext4(volume) => volume.read_link(held(handle)?).await,
+            Server::Disk(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Up to `length` bytes of an open file from an offset on; fewer at its end.
+    pub async fn read(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>, Errno> {
+        match self {
+            Server::Nine(client) => client.read(fid(handle)?, offset, length).await,
+            Server::Ext4(volume) => volume.read(held(handle)?, offset, length).await,
+            Server::Disk(disk) => disk.read(offset, length).await,
+        }
+    }
+
+    /// Writes all of `bytes` to an open file.
+    pub async fn write(&self, handle: &Handle, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        match self {
+            Server::Nine(client) => client.write(fid(handle)?, offset, bytes).await,
+            Server::Ext4(volume) => volume.write(held(handle)?, offset, bytes).await,
+            Server::Disk(disk) => disk.write(offset, bytes).await,
+        }
+    }
+
+    /// Makes what was written to an open file durable.
+    pub async fn sync(&self, handle: &Handle) -> Result<(), Errno> {
+        match self {
+            Server::Nine(client) => client.sync(fid(handle)?).await,
+            Server::Ext4(volume) => volume.sync().await,
+            Server::Disk(disk) => disk.flush().await,
+        }
+    }
+
+    /// Whether what has arrived is durable only after `flush`.
+    pub fn has_cache(&self) -> bool {
+        match self {
+            Server::Nine(_) => false,
+            Server::Disk(_) | Server::Ext4(_) => true,
+        }
+    }
+
+    /// Makes everything that has arrived durable, where there is a way to.
+    pub async fn flush(&self) -> Result<(), Errno> {
+        match self {
+            Server::Nine(_) => Ok(()),
+            Server::Ext4(volume) => volume.sync().await,
+            Server::Disk(disk) => disk.flush().await,
+        }
+    }
+
+    /// All entries of a directory but `.` and `..`. `EIO` when a name could lead elsewhere.
+    pub async fn entries(&self, directory: &Handle) -> Result<Vec<Entry>, Errno> {
+        match self {
+            Server::Nine(client) => client.entries(fid(directory)?).await,
+            Server::Ext4(volume) => volume.entries(held(directory)?).await,
+            Server::Disk(_) => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// Numbers of the file system behind a handle: block size, blocks, free blocks, files, free files.
+    pub async fn statistics(&self, handle: &Handle) -> Result<[u64; 5], Errno> {
+        match self {
+            Server::Nine(client) => client.statistics(fid(handle)?).await,
+            Server::Ext4(volume) => volume.statistics().await,
+            Server::Disk(_) => Ok([4096, 0, 0, 0, 0]),
+        }
+    }
+
+    /// Writes everything and ends, where that can be.
+    pub async fn close(&self) -> Result<(), Errno> {
+        match self {
+            Server::Ext4(volume) => volume.close().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// From now on nothing is changed, or something may be again.
+    pub async fn set_read_only(&self, is_read_only: bool) -> Result<(), Errno> {
+        match self {
+            Server::Ext4(volume) => volume.set_read_only(is_read_only).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Name and magic number of the type, and its options for `/proc/mounts`.
+    pub fn kind(&self) -> (&'static str, i64, &'static str) {
+        match self {
+            Server::Nine(_) => ("9p", 0x0102_1997, ",trans=virtio,version=9p2000.L"),
+            Server::Disk(_) => ("bdev", 0x6264_6576, ""),
+            Server::Ext4(_) => ("ext4", 0xef53, ""),
+        }
+    }
+
+    /// Whether nobody but this kernel writes there.
+    pub fn is_ours_alone(&self) -> bool {
+        matches!(self, Server::Ext4(_))
+    }
+
+    /// Whether times come without the parts of a second.
+    pub fn has_whole_seconds(&self) -> bool {
+        matches!(self, Server::Ext4(_))
+    }
+}
