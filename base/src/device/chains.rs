@@ -27,7 +27,11 @@ impl Slot {
     ///
     /// # Safety
     /// Both fit into the buffer, and nobody else uses it for as long as the result lives.
-    unsafe fn parts(&self, message: usize, answer: usize) -> (&'static mut [u8], &'static mut [u8]) {
+    unsafe fn parts(
+        &self,
+        message: usize,
+        answer: usize,
+    ) -> (&'static mut [u8], &'static mut [u8]) {
         let second = message.next_multiple_of(ALIGNMENT);
         // SAFETY: the buffer is a queue's alone, is never freed, and the caller's promise.
         unsafe {

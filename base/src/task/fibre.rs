@@ -211,7 +211,8 @@ mod tests {
 
     /// Runs code as a fibre to its end; how it ended.
     fn run(code: impl FnOnce() + Send + 'static) -> Result<(), Panicked> {
-        let (ended, queue) = (Arc::new(Mutex::new(&rank::REMOTE_ANSWER, None)), Arc::new(WaitQueue::new()));
+        let (ended, queue) =
+            (Arc::new(Mutex::new(&rank::REMOTE_ANSWER, None)), Arc::new(WaitQueue::new()));
         let (told, woken) = (ended.clone(), queue.clone());
         spawn_blocking(CpuId::current(), code, move |result| {
             *told.lock() = Some(result);

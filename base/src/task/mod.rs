@@ -11,10 +11,10 @@ pub(crate) mod state;
 
 #[cfg(not(loom))]
 mod executor;
-#[cfg(all(not(loom), not(target_os = "none")))]
-mod host;
 #[cfg(not(loom))]
 pub mod fibre;
+#[cfg(all(not(loom), not(target_os = "none")))]
+mod host;
 #[cfg(not(loom))]
 mod pool;
 #[cfg(not(loom))]

@@ -5,7 +5,6 @@
 //! bytes, `stats` tells what the cores did, `log` keeps what the kernel says and `panic` explains its death.
 
 mod channel;
-mod disk;
 mod log;
 mod options;
 mod panic;
@@ -117,9 +116,6 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Some(path) => Some(Tracer::prepare(path, arguments.memory_mib)?),
         None => None,
     };
-    let locked: Vec<_> = arguments.disks.iter().map(|disk| disk.lock()).collect::<Result<_>>()?;
-    let errors = arguments.disk_errors.as_deref();
-    let disks = locked.iter().enumerate().flat_map(|(index, disk)| disk.arguments(index, errors));
     let session = Session::prepare(arguments.timeout, tells, tracer)?;
     let (running, connections) = machine::start(&Machine {
         kernel: &kernel,
@@ -130,7 +126,6 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         memory: session.memory(),
         plugin: model.as_ref().map(Model::argument),
         shares: arguments.shared_directories(),
-        disks: disks.collect(),
     })?;
     // QEMU has its own reference; ours would keep the memory for the whole run.
     drop(initramfs);

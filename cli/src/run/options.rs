@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Result;
 use policy::place::{self, CoreSet, Layout, LayoutError};
 
-use super::disk::DiskOption;
 use crate::image::AddedFile;
 use crate::image::program::GUEST_PATH;
 use crate::machine::SharedDirectory;
@@ -73,12 +72,6 @@ pub struct Arguments {
     /// Show a directory of this machine in the guest.
     #[arg(long = "share", value_name = "HOSTDIR:GUESTDIR[:ro]", value_parser = Share::parse)]
     pub shares: Vec<Share>,
-    /// Give the guest a disk: the first is /dev/vda, the next /dev/vdb.
-    #[arg(long = "disk", value_name = "FILE[:ro]", value_parser = DiskOption::parse)]
-    pub disks: Vec<DiskOption>,
-    /// Requests to the disks that fail, as QEMU's blkdebug reads it.
-    #[arg(long, value_name = "FILE", hide = true)]
-    pub disk_errors: Option<PathBuf>,
     /// What the guest's root is: what is packed, or all of this machine's, changed in memory only.
     #[arg(
         long,

@@ -101,7 +101,10 @@ impl DiskIo {
 }
 
 /// The parts of a range by line: the line, where in it, and which bytes of the range.
-fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, core::ops::Range<usize>)> {
+fn parts(
+    offset: u64,
+    length: usize,
+) -> impl Iterator<Item = (u64, usize, core::ops::Range<usize>)> {
     let mut done = 0;
     core::iter::from_fn(move || {
         let at = offset + done as u64;

@@ -38,9 +38,10 @@ use base::time;
 use base::wait::WaitQueue;
 use io::{DiskIo, Random, WallClock};
 use rsext4::{
-    DeviceNumber, DirectoryCursor, DirectoryEntryType, Ext4, Ext4Error, Ext4ErrorKind, Ext4Timestamp, FileName,
-    FilePermissions, InodeInfo, InodeMetadataUpdate, InodeNumber, MountOptions, MountServices,
-    MountedServices, MutationContext, NoopObserver, RenameOptions, SpecialInodeKind,
+    DeviceNumber, DirectoryCursor, DirectoryEntryType, Ext4, Ext4Error, Ext4ErrorKind,
+    Ext4Timestamp, FileName, FilePermissions, InodeInfo, InodeMetadataUpdate, InodeNumber,
+    MountOptions, MountServices, MountedServices, MutationContext, NoopObserver, RenameOptions,
+    SpecialInodeKind,
 };
 
 type Mounted = Ext4<DiskIo, MountedServices<Random, NoopObserver>>;
@@ -178,12 +179,8 @@ impl Volume {
         device: Arc<BlockDevice>,
         terms: Terms,
     ) -> Result<(Arc<Volume>, Held, Attributes), Errno> {
-        let queue = Queue {
-            work: VecDeque::new(),
-            is_closed: false,
-            has_ended: false,
-            has_failed: false,
-        };
+        let queue =
+            Queue { work: VecDeque::new(), is_closed: false, has_ended: false, has_failed: false };
         let shared = Arc::new(Shared {
             queue: Mutex::new(&rank::REMOTE_FILES, queue),
             work: WaitQueue::new(),
@@ -376,12 +373,7 @@ impl Shared {
 }
 
 /// The fibre of a mount.
-fn serve(
-    shared: &Shared,
-    device: Arc<BlockDevice>,
-    options: MountOptions,
-    reply: Reply<()>,
-) {
+fn serve(shared: &Shared, device: Arc<BlockDevice>, options: MountOptions, reply: Reply<()>) {
     let services = MountServices::new(WallClock, Random, NoopObserver);
     let mut mounted: Mounted = match Ext4::mount(DiskIo::new(device.clone()), services, options) {
         Ok(mounted) => mounted,
@@ -689,9 +681,7 @@ impl Volume {
         loop {
             // A part at a time: a large directory must not keep others waiting.
             let part = self
-                .run(move |mounted| {
-                    mounted.read_directory(number, cursor, ENTRIES).map_err(errno)
-                })
+                .run(move |mounted| mounted.read_directory(number, cursor, ENTRIES).map_err(errno))
                 .await?;
             let Some(last) = part.last() else { return Ok(entries) };
             cursor = last.next_cursor;

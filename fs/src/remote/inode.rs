@@ -215,15 +215,17 @@ impl Inode for Node {
             content: content.clone(),
         };
         let (handle, wanted) = (self.handle(), name.clone());
-        let found = self
-            .remote
-            .ask(question, |client| async move { client.make(&handle, &wanted, owner, content).await })
-            .inspect_err(|error| {
-                if *error == Errno::EEXIST {
-                    // What is cached of the name is old.
-                    self.forget(&name);
-                }
-            })?;
+        let found =
+            self.remote
+                .ask(question, |client| async move {
+                    client.make(&handle, &wanted, owner, content).await
+                })
+                .inspect_err(|error| {
+                    if *error == Errno::EEXIST {
+                        // What is cached of the name is old.
+                        self.forget(&name);
+                    }
+                })?;
         let Found::Made(handle, attributes, open) = found else { return Err(Errno::EIO) };
         let node = self.remote.node_of(handle, &attributes);
         self.remote.place(&node, &directory, &name)?;

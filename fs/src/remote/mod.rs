@@ -35,7 +35,6 @@ pub mod wire;
 pub use node::Node;
 pub use server::Attributes;
 
-
 use crate::block::{BareDisk, BlockDevice};
 use crate::ext4::{Terms, Volume};
 use crate::inode::{FileSystem, FileSystemStatistics, Inode, anonymous_device, sync_with_all};
@@ -53,10 +52,10 @@ use base::heap::tree;
 use base::memory::Frame;
 use base::sync::{Mutex, rank};
 use base::{task, time};
-use nine::Client;
-use server::{Change, Handle, Server};
 use core::future::Future;
 use core::sync::atomic::{AtomicU64, Ordering};
+use nine::Client;
+use server::{Change, Handle, Server};
 
 /// Most names that are cached, with and without a file.
 const MOST_NAMES: usize = 32_768;
@@ -369,8 +368,7 @@ impl RemoteFs {
         let (client, handle, attributes) = Client::connect(channel, device).await?;
         let (server, handle) = (Server::Nine(client), Handle::Nine(handle));
         let statistics = server.statistics(&handle).await.unwrap_or([4096, 0, 0, 0, 0]);
-        let file_system =
-            RemoteFs::new(server, (handle, &attributes), device, options, statistics);
+        let file_system = RemoteFs::new(server, (handle, &attributes), device, options, statistics);
         Ok(file_system)
     }
 

@@ -1,7 +1,7 @@
 //! Inodes of a share: what is cached of each, and how it is brought up to date.
 
-use super::server::{Attributes, Handle};
 use super::content::Content;
+use super::server::{Attributes, Handle};
 use super::{Found, Question, Remote};
 use crate::listing::Listing;
 use crate::mapped;

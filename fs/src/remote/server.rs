@@ -67,7 +67,6 @@ pub fn is_plain_name(name: &[u8]) -> bool {
         && !name.iter().any(|&byte| byte == b'/' || byte == 0)
 }
 
-
 /// A file by the number that its server has for it.
 pub enum Handle {
     /// At a server of 9P.

@@ -104,8 +104,7 @@ pub(super) fn locks() -> Generated {
     let mut text = Text::default();
     for (number, line) in (1..).zip(fs::lock::list()) {
         let kind = if line.is_shared { "READ " } else { "WRITE" };
-        let (major, minor) =
-            (device_major(line.inode.device), device_minor(line.inode.device));
+        let (major, minor) = (device_major(line.inode.device), device_minor(line.inode.device));
         put!(text, "{number}: {:6} ADVISORY  {kind} {} ", line.class, line.process);
         put!(text, "{major:02x}:{minor:02x}:{} {} ", line.inode.number, line.start);
         match line.last {
