@@ -21,6 +21,8 @@ pub struct Identity {
     pub process: i32,
     /// Thread id, for `/proc/thread-self`.
     pub thread: i32,
+    /// Number of the program that acts: a process has another one after `execve`.
+    pub program: u64,
 }
 
 impl Identity {
@@ -33,6 +35,7 @@ impl Identity {
             capabilities: ALL_CAPABILITIES,
             process: 0,
             thread: 0,
+            program: 0,
         }
     }
 

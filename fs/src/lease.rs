@@ -10,8 +10,10 @@ use crate::inode::Inode;
 use crate::lock::LockKind;
 use crate::metadata::InodeId;
 use abi::Errno;
+use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use base::heap::tree;
 use base::sync::{Mutex, rank};
 use base::time;
 use base::wait::WaitQueue;
@@ -39,13 +41,14 @@ struct Lease {
     id: u64,
     /// What the holder calls the file.
     descriptor: i32,
-    inode: InodeId,
     kind: LockKind,
     /// What is asked of the holder, and until when.
     demand: Option<(Demand, u64)>,
 }
 
-static LEASES: Mutex<Vec<Lease>> = Mutex::new(&rank::FILE_LOCKS, Vec::new());
+/// By inode: whoever opens a file looks at the leases of that file only.
+static LEASES: Mutex<BTreeMap<InodeId, Vec<Lease>>> =
+    Mutex::new(&rank::FILE_LOCKS, BTreeMap::new());
 /// Leases that there are, for who only asks whether there is any.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static CHANGED: WaitQueue = WaitQueue::new();
@@ -71,8 +74,9 @@ pub fn take(file: &Arc<OpenFile>, descriptor: i32, kind: LockKind) -> Result<(),
     }
     let inode = file.inode().id();
     {
-        let mut leases = LEASES.lock();
-        for lease in leases.iter().filter(|lease| lease.inode == inode && lease.id != file.id()) {
+        let mut all = LEASES.lock();
+        let leases = tree::get_or_insert(&mut all, inode, Vec::new);
+        for lease in leases.iter().filter(|lease| lease.id != file.id()) {
             let is_going = matches!(lease.demand, Some((Demand::GiveUp, _)));
             if kind == LockKind::Exclusive || lease.kind == LockKind::Exclusive || is_going {
                 return Err(Errno::EAGAIN);
@@ -85,10 +89,15 @@ pub fn take(file: &Arc<OpenFile>, descriptor: i32, kind: LockKind) -> Result<(),
                 own.demand = None;
             }
         } else {
-            leases.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            if leases.try_reserve(1).is_err() {
+                if leases.is_empty() {
+                    all.remove(&inode);
+                }
+                return Err(Errno::ENOMEM);
+            }
             let holder = Arc::downgrade(file);
             let id = file.id();
-            leases.push(Lease { holder, id, descriptor, inode, kind, demand: None });
+            leases.push(Lease { holder, id, descriptor, kind, demand: None });
             COUNT.fetch_add(1, Ordering::SeqCst);
             file.has_locks.store(true, Ordering::Release);
         }
@@ -98,28 +107,38 @@ pub fn take(file: &Arc<OpenFile>, descriptor: i32, kind: LockKind) -> Result<(),
 }
 
 /// Gives the lease of a description up; whether there was one.
-pub fn give_up(id: u64) -> bool {
+pub fn give_up(file: &OpenFile) -> bool {
     if !any() {
         return false;
     }
-    let removed = {
-        let mut leases = LEASES.lock();
-        let before = leases.len();
-        leases.retain(|lease| lease.id != id);
-        let removed = before - leases.len();
-        COUNT.fetch_sub(removed, Ordering::SeqCst);
-        removed
-    };
+    let removed = remove(&mut LEASES.lock(), file.inode().id(), |lease| lease.id == file.id());
     if removed > 0 {
         CHANGED.wake_all();
     }
     removed > 0
 }
 
+/// Takes leases of one inode out; how many.
+fn remove(
+    all: &mut BTreeMap<InodeId, Vec<Lease>>,
+    inode: InodeId,
+    goes: impl Fn(&Lease) -> bool,
+) -> usize {
+    let Some(leases) = all.get_mut(&inode) else { return 0 };
+    let before = leases.len();
+    leases.retain(|lease| !goes(lease));
+    let removed = before - leases.len();
+    if leases.is_empty() {
+        all.remove(&inode);
+    }
+    COUNT.fetch_sub(removed, Ordering::SeqCst);
+    removed
+}
+
 /// The lease of a description as it will be once the holder has done what is asked.
 pub fn of(file: &OpenFile) -> Option<LockKind> {
-    let leases = LEASES.lock();
-    let lease = leases.iter().find(|lease| lease.id == file.id())?;
+    let all = LEASES.lock();
+    let lease = all.get(&file.inode().id())?.iter().find(|lease| lease.id == file.id())?;
     match lease.demand {
         None => Some(lease.kind),
         Some((Demand::Lower, _)) => Some(LockKind::Shared),
@@ -138,16 +157,14 @@ pub fn ask(inode: &Arc<dyn Inode>, writes: bool) -> Option<u64> {
     let mut deadline_ns = None;
     let mut has_changed = false;
     {
-        let mut leases = LEASES.lock();
+        let mut all = LEASES.lock();
         let id = inode.id();
-        let before = leases.len();
-        leases.retain(|lease| {
+        let removed = remove(&mut all, id, |lease| {
             let is_over = lease.demand.is_some_and(|(_, deadline_ns)| deadline_ns <= now_ns);
-            !(is_over && matches!(lease.demand, Some((Demand::GiveUp, _))))
+            is_over && matches!(lease.demand, Some((Demand::GiveUp, _)))
         });
-        COUNT.fetch_sub(before - leases.len(), Ordering::SeqCst);
-        has_changed |= before != leases.len();
-        for lease in leases.iter_mut().filter(|lease| lease.inode == id) {
+        has_changed |= removed > 0;
+        for lease in all.get_mut(&id).into_iter().flatten() {
             if lease.demand.is_some_and(|(_, deadline_ns)| deadline_ns <= now_ns) {
                 lease.kind = LockKind::Shared;
                 lease.demand = None;

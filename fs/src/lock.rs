@@ -54,6 +54,18 @@ pub struct Record {
     pub range: Range,
 }
 
+/// Why a record lock was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// This lock is in the way.
+    Held(Record),
+    /// The owner has as many on the file as one may have.
+    TooMany,
+}
+
+/// Most records of one owner on one file: each change looks at all records of its file.
+pub const MOST_RECORDS: usize = 8192;
+
 #[derive(Default)]
 struct FileLocks {
     records: Vec<Record>,
@@ -118,6 +130,18 @@ impl FileLocks {
                 && (kind == LockKind::Exclusive || record.kind == LockKind::Exclusive)
         };
         self.records.iter().filter(is_in_the_way).min_by_key(|record| record.range.start).copied()
+    }
+
+    /// Whether an owner may take a range, or give it back, which can make two records of one.
+    fn has_room(&self, owner: Owner, takes: bool, range: &Range) -> bool {
+        let own = || self.records.iter().filter(|record| record.owner == owner);
+        let is_split = |record: &Record| {
+            record.range.start < range.start && range.last < record.range.last
+        };
+        match takes {
+            true => own().count() < MOST_RECORDS,
+            false => !own().any(is_split) || own().count() < 2 * MOST_RECORDS,
+        }
     }
 
     /// Takes the range out of all records of an owner.
@@ -230,18 +254,20 @@ pub fn list() -> Vec<Line> {
     lines
 }
 
-/// Takes a record lock (`Some`) or gives a range back (`None`). The error is `EAGAIN` with the lock
-/// that is in the way.
+/// Takes a record lock (`Some`) or gives a range back (`None`). The error says what is in the way.
 pub fn set(
     open: &OpenFile,
     owner: Owner,
     process: i32,
     kind: Option<LockKind>,
     range: &Range,
-) -> Result<(), Record> {
+) -> Result<(), Refusal> {
     let result = change(open.inode().id(), |locks| {
         if let Some(record) = kind.and_then(|kind| locks.conflict(owner, kind, range)) {
-            return Err(record);
+            return Err(Refusal::Held(record));
+        }
+        if !locks.has_room(owner, kind.is_some(), range) {
+            return Err(Refusal::TooMany);
         }
         locks.cut(owner, range);
         if let Some(kind) = kind {
@@ -390,6 +416,22 @@ mod tests {
     fn neighbours_join() {
         let held = locks(&[(1, Shared, 0, 9), (1, Shared, 10, 19), (1, Exclusive, 20, 29)]);
         assert_eq!(held.records.len(), 2);
+    }
+
+    #[test]
+    fn one_owner_has_so_many_records_on_a_file_and_no_more() {
+        let mut held = FileLocks::default();
+        let one = Owner::Process(1);
+        let all = Range { start: 0, last: u64::MAX };
+        for first in 0..MOST_RECORDS as u64 {
+            assert!(held.has_room(one, true, &all));
+            held.add(record(1, Shared, 2 * first, 2 * first));
+        }
+        assert!(!held.has_room(one, true, &all));
+        assert!(held.has_room(one, false, &all), "what is held can be given back");
+        assert!(held.has_room(Owner::Process(2), true, &all));
+        held.cut(one, &Range { start: 0, last: 0 });
+        assert!(held.has_room(one, true, &all));
     }
 
     #[test]

@@ -75,7 +75,9 @@ pub async fn dispatch_local(call: &Call, context: &mut UserContext) -> SysResult
     let mut handler = pin!(Some(serve_local(call, context)));
     let pid = call.process().pid.0;
     let poll = |context: &mut Context<'_>| {
-        injection::during(pid, || poll_contained(handler.as_mut(), context))
+        polls::count(call.number(), || {
+            injection::during(pid, || poll_contained(handler.as_mut(), context))
+        })
     };
     poll_fn(poll).await.unwrap_or_else(|panicked| {
         if matches!(call.number(), number::execve | number::execveat) {

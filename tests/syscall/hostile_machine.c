@@ -1,6 +1,7 @@
 /* Programs that would keep the machine for themselves: calls that take long, more pending calls than one
  * should have, more pages and names than one's share. Others go on, and the culprit gets an errno. */
 #include "harness.h"
+#include "pieces.h"
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,29 +13,6 @@
 #include <sys/uio.h>
 
 enum { PAGE = 4096, MIB = 1 << 20 };
-
-/* How often handlers of a call were polled so far; -1 where nobody counts. */
-static long polls_of(const char *call)
-{
-    static char text[32768];
-    char line[80];
-    if (access("/proc/ferry/polls", R_OK) == -1)
-        return -1;
-    slurp("/proc/ferry/polls", text, sizeof text);
-    snprintf(line, sizeof line, "\n%s ", call);
-    char *found = strstr(text, line);
-    return found ? atol(found + strlen(line)) : 0;
-}
-
-/* The call is carried out in at least so many pieces. */
-#define CHECK_PIECES(name, least, statement)                                                   \
-    do {                                                                                       \
-        long before_ = polls_of(name);                                                         \
-        statement;                                                                             \
-        if (before_ != -1 && polls_of(name) - before_ < (least))                               \
-            FAIL("%s gives the core back %d times, got %ld polls", name, (int)(least),         \
-                 polls_of(name) - before_);                                                    \
-    } while (0)
 
 static char *fresh(size_t length)
 {
@@ -89,6 +67,34 @@ CASE(long_changes_of_memory_come_in_pieces)
     CHECK_ERRNO(madvise(memory, 4 * MIB, MADV_DONTNEED), ENOMEM);
     CHECK_ERRNO(madvise(memory, 4 * MIB, 22 /* MADV_POPULATE_READ */), ENOMEM);
     CHECK_ERRNO(madvise(memory, 4 * MIB, MADV_WILLNEED), ENOMEM);
+}
+
+CASE(many_descriptors_are_closed_in_pieces)
+{
+    enum { MANY = 2048 };
+    struct rlimit limit = {MANY + 64, MANY + 64};
+    CHECK_OK(setrlimit(RLIMIT_NOFILE, &limit));
+    int first = open("/dev/null", O_RDONLY);
+    for (int i = first + 1; i < first + MANY; i++)
+        CHECK_EQ(fcntl(first, F_DUPFD_CLOEXEC, i), i);
+    CHECK_PIECES("close_range", 7, CHECK_OK(syscall(SYS_close_range, first + 2, first + MANY, 0)));
+    CHECK_OK(fcntl(first + 1, F_GETFD));
+    for (int i = first + 2; i < first + MANY; i++)
+        CHECK_ERRNO(fcntl(i, F_GETFD), EBADF);
+    /* Those that execve closes. */
+    for (int i = first + 2; i < first + MANY; i += 2)
+        CHECK_EQ(fcntl(first, F_DUPFD_CLOEXEC, i), i);
+    CHECK_EQ(fcntl(first, F_DUPFD, first + 1), first + 3);
+    CHECK_PIECES("execve", 4, {
+        pid_t child = fork_or_fail();
+        if (child == 0) {
+            CHECK_EQ(dup2(open("/dev/null", O_WRONLY), 1), 1);
+            char *arguments[] = {"again", "--list", NULL};
+            execve("/proc/self/exe", arguments, NULL);
+            _exit(1);
+        }
+        CHECK_EXITED(child, 0);
+    });
 }
 
 CASE(holes_cost_nothing)

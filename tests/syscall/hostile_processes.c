@@ -338,6 +338,71 @@ CASE(a_set_user_program_gains_rights_and_is_closed)
               "# 1000 0 0 secure 1 dumpable 0 personality 0\nok show_rights\n");
 }
 
+enum { HELD = 99 };
+
+/* Stays until its caller closes the other end, if there is one. */
+CASE(stay_while_held)
+{
+    char byte;
+    while (fcntl(HELD, F_GETFD) != -1 && read(HELD, &byte, 1) > 0)
+        ;
+}
+
+/* What the user opened of his own process before it gained rights shows nothing of it afterwards. */
+CASE(old_descriptors_do_not_show_a_program_that_gained_rights)
+{
+    static const char *const names[] = {"mem", "maps", "environ", "auxv", "pagemap", "smaps"};
+    enum { NAMES = sizeof names / sizeof *names };
+    char path[64];
+    int executed[2], held[2], looked[2];
+    scratch();
+    copy_program("setuid", 0, 04755);
+    CHECK_OK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0));
+    CHECK_OK(pipe2(executed, O_CLOEXEC));
+    CHECK_OK(pipe2(looked, O_CLOEXEC));
+    CHECK_OK(pipe2(held, O_CLOEXEC));
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        int files[NAMES];
+        char *words[] = {"setuid", "--no-fork", "stay_while_held", NULL};
+        act_as(USER, NO_CAPABILITIES);
+        CHECK_OK(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0));
+        for (int i = 0; i < NAMES; i++) {
+            snprintf(path, sizeof path, "/proc/self/%s", names[i]);
+            files[i] = open(path, i == 0 ? O_RDWR : O_RDONLY);
+            CHECK(files[i] >= 0);
+        }
+        pid_t spy = fork_or_fail();
+        if (spy == 0) {
+            char text[64];
+            close(executed[1]);
+            close(held[1]);
+            CHECK_EQ(read(executed[0], text, 1), 0);
+            for (int i = 0; i < NAMES; i++) {
+                ssize_t got = pread(files[i], text, 64, i == 0 ? (off_t)(uintptr_t)secret : 0);
+                if (got > 0)
+                    FAIL("%s shows nothing, got %zd bytes", names[i], got);
+            }
+            CHECK(pwrite(files[0], "mine", 4, (off_t)(uintptr_t)secret) <= 0);
+            _exit(0);
+        }
+        CHECK_EQ(dup2(held[0], HELD), HELD);
+        execve("setuid", words, no_words);
+        _exit(errno);
+    }
+    char byte;
+    int status;
+    close(executed[1]);
+    close(looked[1]);
+    close(held[0]);
+    /* The program stays until the spy, its child, has looked. */
+    CHECK_EQ(read(looked[0], &byte, 1), 0);
+    close(held[1]);
+    CHECK_EXITED(child, 0);
+    CHECK(wait(&status) > 0);
+    CHECK_EQ(status, 0);
+}
+
 CASE(who_shares_directories_gains_no_rights)
 {
     scratch();

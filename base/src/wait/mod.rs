@@ -124,6 +124,14 @@ struct Round {
     end: u64,
     /// Takers that may still be told.
     left: usize,
+    /// Waiters that were looked at.
+    looks: usize,
+}
+
+impl Round {
+    fn new(events: PollEvents, most: usize) -> Round {
+        Round { events, next_watcher: 0, next_taker: 0, end: u64::MAX, left: most, looks: 0 }
+    }
 }
 
 /// What one hold of the lock brought.
@@ -190,15 +198,15 @@ impl Inside {
             may_refuse: false,
             is_last: false,
         };
-        let mut looks = 0;
+        let most_looks = round.looks + LOOKS;
         let mut waiters = self.waiters.lock();
         round.end = round.end.min(waiters.next_id);
         let watchers = round.next_watcher.min(round.end)..round.end;
         for (id, watcher) in waiters.watchers.range(watchers) {
-            if batch.length == BATCH || looks == LOOKS {
+            if batch.length == BATCH || round.looks == most_looks {
                 return batch;
             }
-            looks += 1;
+            round.looks += 1;
             round.next_watcher = id + 1;
             if watcher.wanted.intersects(round.events) {
                 batch.push(watcher.target.clone());
@@ -213,11 +221,11 @@ impl Inside {
             if round.left == 0 {
                 break;
             }
-            if batch.length + leaving == BATCH || looks == LOOKS {
+            if batch.length + leaving == BATCH || round.looks == most_looks {
                 batch.is_last = false;
                 break;
             }
-            looks += 1;
+            round.looks += 1;
             round.next_taker = id + 1;
             if !taker.wanted.intersects(round.events) {
                 continue;
@@ -251,19 +259,18 @@ impl Inside {
         if self.count.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        self.go_round(Round { events, next_watcher: 0, next_taker: 0, end: u64::MAX, left: most })
+        self.go_round(&mut Round::new(events, most))
     }
 
     /// Tells one more taker of a wake-up whose watchers were told before.
     fn pass_on(&self, events: PollEvents) {
-        let next_watcher = u64::MAX;
-        self.go_round(Round { events, next_watcher, next_taker: 0, end: u64::MAX, left: 1 });
+        self.go_round(&mut Round { next_watcher: u64::MAX, ..Round::new(events, 1) });
     }
 
-    fn go_round(&self, mut round: Round) -> usize {
+    fn go_round(&self, round: &mut Round) -> usize {
         let (events, most) = (round.events, round.left);
         loop {
-            let batch = self.collect(&mut round);
+            let batch = self.collect(round);
             let (may_refuse, is_last) = (batch.may_refuse, batch.is_last);
             let mut is_taken = true;
             for target in batch.targets.into_iter().take(batch.length).flatten() {

@@ -222,3 +222,20 @@ fn a_taker_that_was_told_and_not_settled_passes_the_wake_up_on() {
     drop(second);
     assert!(!queue.has_waiters());
 }
+
+#[test]
+fn each_waiter_is_looked_at_once() {
+    const EACH: usize = 5000;
+    let queue = WaitQueue::new();
+    let (count, waker) = counter();
+    let target = || Target::Waker(waker.clone());
+    let watchers: Vec<_> =
+        (0..EACH).map(|_| queue.watch(Kind::Watcher, ANY, target())).collect();
+    let mut takers: Vec<_> =
+        (0..EACH).map(|_| queue.watch(Kind::Taker, ANY, target())).collect();
+    let mut round = Round::new(ANY, usize::MAX);
+    assert_eq!(queue.inside().go_round(&mut round), EACH);
+    assert_eq!((count.0.load(Ordering::Relaxed) as usize, round.looks), (2 * EACH, 2 * EACH));
+    takers.iter_mut().for_each(Registration::settle);
+    drop(watchers);
+}

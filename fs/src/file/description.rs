@@ -317,7 +317,7 @@ impl Drop for OpenFile {
         }
         if *self.has_locks.get_mut() {
             lock::release_description(self);
-            lease::give_up(self.id);
+            lease::give_up(self);
         }
         if *self.watches_directory.get_mut() {
             notify::forget_description(self);

@@ -137,6 +137,27 @@ impl Pace {
     }
 }
 
+/// Does long work part by part: `part` gets where it begins, from `from` on, and tells where the rest
+/// begins. Others have the core between parts, and a caller that has been killed stops there.
+///
+/// # Errors
+/// Those of `part`; `EINTR` for a caller that has been killed.
+pub async fn in_turns(
+    caller: &Caller,
+    from: u64,
+    mut part: impl FnMut(u64) -> Result<Option<u64>, Errno>,
+) -> Result<(), Errno> {
+    let mut at = from;
+    while let Some(next) = part(at)? {
+        at = next;
+        task::yield_now().await;
+        if caller.is_killed() {
+            return Err(Errno::EINTR);
+        }
+    }
+    Ok(())
+}
+
 /// One system call.
 pub struct Call {
     /// The thread that called, and what.

@@ -204,7 +204,7 @@ pub fn get(
 ///
 /// # Errors
 /// `EINVAL` when there is no such segment, the address is not aligned or something is there; `EACCES`;
-/// those of `AddressSpace::map`.
+/// `ENOMEM`.
 pub fn attach(
     space: &AddressSpace,
     id: i32,
@@ -212,7 +212,7 @@ pub fn attach(
     flags: u32,
     process: Pid,
     credentials: &Credentials,
-) -> Result<u64, Errno> {
+) -> Result<MapRequest, Errno> {
     if id < 0 {
         return Err(Errno::EINVAL);
     }
@@ -265,7 +265,7 @@ pub fn attach(
     };
     let name = format!("/SYSV{key:08x} (deleted)").into_bytes();
     let object = Arc::new(Object { source: segment, name });
-    space.map(MapRequest {
+    Ok(MapRequest {
         place: match (is_chosen, replaces) {
             (false, _) => Place::Anywhere { hint: 0, is_low: false },
             (true, true) => Place::Fixed(start),

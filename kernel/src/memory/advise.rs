@@ -5,18 +5,26 @@
 
 use abi::Errno;
 use abi::memory::{Advice, Protection};
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use base::memory::VirtAddr;
 use core::ops::Range;
 
 use super::area::{AreaFlags, Backing, Object};
+use super::change::Change;
 use super::fault::{Access, FaultSignal};
 use super::layout::PAGE;
 use super::space::{AddressSpace, Inner};
 
+/// A property that areas get or lose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark {
+    flag: AreaFlags,
+    value: bool,
+}
+
 impl AddressSpace {
-    /// Carries out `advice` for the mapped parts of `range`.
+    /// Carries out `advice` for the mapped parts of `range`, but for marks.
     ///
     /// # Errors
     /// `ENOMEM` when part of it is not mapped (the rest is done), `EINVAL` when an area cannot take
@@ -31,10 +39,7 @@ impl AddressSpace {
                 let mut inner = self.lock();
                 inner.drop_pages(range.clone(), advice)?;
             }
-            _ => {
-                let mut inner = self.lock();
-                inner.mark(range.clone(), advice)?;
-            }
+            _ => {}
         }
         if self.lock().areas.is_covered(range) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
@@ -78,12 +83,18 @@ impl AddressSpace {
         Ok(pages)
     }
 
-    /// Marks `range` as locked or not. Bringing pages in is the caller's next step.
+    /// Whether `range` may be locked or unlocked; `Change::lock_part` does it, also where part of the range
+    /// is not mapped, which is the error inside. Bringing pages in comes after that.
     ///
     /// # Errors
-    /// `ENOMEM` when part of it is not mapped or the limit would be passed.
-    pub fn set_locked(&self, range: Range<u64>, is_locked: bool, limit: u64) -> Result<(), Errno> {
-        let mut inner = self.lock();
+    /// `ENOMEM` when the limit would be passed, or there are too many areas.
+    pub fn check_locked(
+        &self,
+        range: Range<u64>,
+        is_locked: bool,
+        limit: u64,
+    ) -> Result<Result<(), Errno>, Errno> {
+        let inner = self.lock();
         if is_locked {
             let already: u64 = inner
                 .areas
@@ -96,33 +107,52 @@ impl AddressSpace {
                 return Err(Errno::ENOMEM);
             }
         }
-        let is_covered = inner.areas.is_covered(range.clone());
-        inner.areas.change(range, |_, area| {
-            if !area.flags.contains(AreaFlags::SPECIAL) {
-                area.flags.set(AreaFlags::LOCKED, is_locked);
-            }
-        });
-        if is_covered { Ok(()) } else { Err(Errno::ENOMEM) }
+        inner.check_split(&range)?;
+        Ok(if inner.areas.is_covered(range) { Ok(()) } else { Err(Errno::ENOMEM) })
     }
 
-    /// `mlockall` and `munlockall`: what is mapped now, and what will be.
+    /// `mlockall` and `munlockall`: whether what will be mapped is locked. What is mapped now is
+    /// `Change::lock_part`'s work.
     ///
     /// # Errors
-    /// `ENOMEM` when the limit would be passed.
-    pub fn set_all_locked(&self, current: bool, future: bool, limit: u64) -> Result<(), Errno> {
+    /// `ENOMEM` when the limit would be passed by what is mapped now.
+    pub fn set_future_locked(&self, current: bool, future: bool, limit: u64) -> Result<(), Errno> {
         let mut inner = self.lock();
         if current && inner.total.saturating_mul(PAGE) > limit {
             return Err(Errno::ENOMEM);
         }
         inner.lock_future = future;
-        if current || !future {
-            inner.areas.change(0..u64::MAX, |_, area| {
-                if !area.flags.contains(AreaFlags::SPECIAL) {
-                    area.flags.set(AreaFlags::LOCKED, current);
-                }
-            });
-        }
         Ok(())
+    }
+
+    /// What advice that only marks areas sets in them; `None` for advice that does not mark.
+    ///
+    /// # Errors
+    /// `EINVAL` when an area cannot take the advice, `EAGAIN` with too many areas.
+    pub fn check_mark(&self, range: Range<u64>, advice: Advice) -> Result<Option<Mark>, Errno> {
+        let (flag, value) = match advice {
+            Advice::DontFork => (AreaFlags::DONT_FORK, true),
+            Advice::DoFork => (AreaFlags::DONT_FORK, false),
+            Advice::WipeOnFork => (AreaFlags::WIPE_ON_FORK, true),
+            Advice::KeepOnFork => (AreaFlags::WIPE_ON_FORK, false),
+            Advice::DontDump => (AreaFlags::DONT_DUMP, true),
+            Advice::DoDump => (AreaFlags::DONT_DUMP, false),
+            _ => return Ok(None),
+        };
+        let inner = self.lock();
+        let is_refused = inner.areas.overlapping(range.clone()).any(|(_, area)| {
+            let is_special = area.flags.contains(AreaFlags::SPECIAL);
+            match advice {
+                Advice::WipeOnFork => !matches!(area.backing, Backing::Anonymous),
+                Advice::DoFork | Advice::DoDump => is_special,
+                _ => false,
+            }
+        });
+        if is_refused {
+            return Err(Errno::EINVAL);
+        }
+        inner.check_split(&range).map_err(|_| Errno::EAGAIN)?;
+        Ok(Some(Mark { flag, value }))
     }
 
     /// The sources of shared mappings in `range`, to be written back, and whether the range is mapped
@@ -169,6 +199,10 @@ impl AddressSpace {
         }
         for part in parts {
             inner.take_pages(part);
+        }
+        drop(inner);
+        for copy in self.copies().iter().filter_map(Weak::upgrade) {
+            copy.drop_source_pages(device, inode, pages.clone());
         }
     }
 
@@ -250,6 +284,22 @@ impl AddressSpace {
     }
 }
 
+impl Change {
+    /// Marks areas of `range`. Returns where the rest begins, if one part was not all.
+    pub fn mark_part(&mut self, range: Range<u64>, mark: Mark) -> Option<u64> {
+        self.space().update_part(range, |area| area.flags.set(mark.flag, mark.value))
+    }
+
+    /// Marks areas of `range` as locked or not. Returns where the rest begins, if one part was not all.
+    pub fn lock_part(&mut self, range: Range<u64>, is_locked: bool) -> Option<u64> {
+        self.space().update_part(range, |area| {
+            if !area.flags.contains(AreaFlags::SPECIAL) {
+                area.flags.set(AreaFlags::LOCKED, is_locked);
+            }
+        })
+    }
+}
+
 impl Inner {
     fn drop_pages(&mut self, range: Range<u64>, advice: Advice) -> Result<(), Errno> {
         let mut parts = Vec::new();
@@ -271,30 +321,5 @@ impl Inner {
             self.take_pages(part);
         }
         result
-    }
-
-    fn mark(&mut self, range: Range<u64>, advice: Advice) -> Result<(), Errno> {
-        let (flag, value) = match advice {
-            Advice::DontFork => (AreaFlags::DONT_FORK, true),
-            Advice::DoFork => (AreaFlags::DONT_FORK, false),
-            Advice::WipeOnFork => (AreaFlags::WIPE_ON_FORK, true),
-            Advice::KeepOnFork => (AreaFlags::WIPE_ON_FORK, false),
-            Advice::DontDump => (AreaFlags::DONT_DUMP, true),
-            Advice::DoDump => (AreaFlags::DONT_DUMP, false),
-            _ => return Ok(()),
-        };
-        let is_refused = self.areas.overlapping(range.clone()).any(|(_, area)| {
-            let is_special = area.flags.contains(AreaFlags::SPECIAL);
-            match advice {
-                Advice::WipeOnFork => !matches!(area.backing, Backing::Anonymous),
-                Advice::DoFork | Advice::DoDump => is_special,
-                _ => false,
-            }
-        });
-        if is_refused {
-            return Err(Errno::EINVAL);
-        }
-        self.areas.change(range, |_, area| area.flags.set(flag, value));
-        Ok(())
     }
 }

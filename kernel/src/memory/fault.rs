@@ -83,13 +83,15 @@ pub(super) enum NoPage {
     Signal(FaultSignal),
     /// Its source reads it, as `fs::pending` says.
     WantsIo,
+    /// It is about to go or to move: the change has to end first.
+    InMotion,
 }
 
 impl NoPage {
     /// What a call answers whose argument lies there.
     pub(super) const fn errno(self, otherwise: Errno) -> Errno {
         match self {
-            NoPage::Signal(_) => otherwise,
+            NoPage::Signal(_) | NoPage::InMotion => otherwise,
             NoPage::WantsIo => Errno::EIOCBQUEUED,
         }
     }
@@ -124,6 +126,7 @@ enum Step {
     Done,
     Failed(FaultSignal),
     NeedsPage(Wanted),
+    InMotion,
 }
 
 /// A page of a source that a fault waits for, and the aligned window of neighbours to take along.
@@ -152,10 +155,15 @@ impl AddressSpace {
     /// # Errors
     /// The signal that the program gets.
     pub async fn fault(&self, address: VirtAddr, access: Access) -> Result<(), FaultSignal> {
-        match self.fault_now(address.0, access) {
-            Ok(()) => Ok(()),
-            Err(NoPage::Signal(signal)) => Err(signal),
-            Err(NoPage::WantsIo) => Box::pin(self.fault_after_io(address.0, access)).await,
+        loop {
+            match self.fault_now(address.0, access) {
+                Ok(()) => return Ok(()),
+                Err(NoPage::Signal(signal)) => return Err(signal),
+                Err(NoPage::WantsIo) => {
+                    return Box::pin(self.fault_after_io(address.0, access)).await;
+                }
+                Err(NoPage::InMotion) => Box::pin(self.change_ended()).await,
+            }
         }
     }
 
@@ -163,6 +171,8 @@ impl AddressSpace {
     async fn fault_after_io(&self, address: u64, access: Access) -> Result<(), FaultSignal> {
         let again = || match self.fault_now(address, access) {
             Err(NoPage::WantsIo) => Err(Errno::EIOCBQUEUED),
+            // The program touches it again.
+            Err(NoPage::InMotion) => Ok(Ok(())),
             Err(NoPage::Signal(signal)) => Ok(Err(signal)),
             Ok(()) => Ok(Ok(())),
         };
@@ -186,6 +196,7 @@ impl AddressSpace {
                 Step::Done => return Ok(()),
                 Step::Failed(signal) => return Err(NoPage::Signal(signal)),
                 Step::NeedsPage(wanted) => wanted,
+                Step::InMotion => return Err(NoPage::InMotion),
             };
             let found = wanted.fetch()?;
             let mut inner = self.lock();
@@ -222,6 +233,9 @@ impl Wanted {
 impl Inner {
     /// One look under the lock: everything that needs no page of a source is settled here.
     fn look(&mut self, page: u64, access: Access, stack_limit: u64, total_limit: u64) -> Step {
+        if self.is_in_motion(page) {
+            return Step::InMotion;
+        }
         let found = match self.areas.find(page) {
             Some(found) => found,
             None => {
@@ -311,6 +325,9 @@ impl Inner {
         found: Found,
         access: Access,
     ) -> Result<bool, FaultSignal> {
+        if self.is_in_motion(wanted.page) {
+            return Ok(false);
+        }
         let Some((start, area)) = self.areas.find(wanted.page) else { return Ok(false) };
         let still = area.object_page(wanted.page - start).is_some_and(|(object, index)| {
             Arc::ptr_eq(object, &wanted.object) && index == wanted.index

@@ -8,6 +8,7 @@ use abi::Errno;
 use abi::memory::{ADDR_NO_RANDOMIZE, aux};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use base::task;
 use core::future::Future;
 use hal::UserContext as _;
 
@@ -31,6 +32,8 @@ const TICKS_PER_SECOND: u64 = 100;
 const SECURE_STACK_ROOM: u64 = 8 << 20;
 /// Bytes that a signal frame needs besides the floating-point state, rounded up.
 const SIGNAL_FRAME_BYTES: u64 = 1536;
+/// Bytes of strings that are written before others have the core.
+const TURN: usize = 1 << 20;
 
 /// A file that may be executed, as found by the process server, which has checked the right to.
 #[derive(Clone)]
@@ -126,6 +129,9 @@ pub async fn load_program(
         let interpreter = line.interpreter.to_vec();
         request.file = lookup.open(&interpreter).await?;
         request.path = interpreter;
+        if request.arguments.bytes().len() > TURN {
+            task::yield_now().await;
+        }
     };
     let known = start.get(..length).unwrap_or_default();
     let program = elf::read_program(request.file.source.as_ref(), known)?;
@@ -145,7 +151,7 @@ pub async fn load_program(
         None => None,
     };
     let identity = lookup.identity(&request.file);
-    build(request, &executed, program, interpreter, identity)
+    build(request, &executed, program, interpreter, identity).await
 }
 
 fn check_size(request: &LoadRequest) -> Result<(), Errno> {
@@ -153,7 +159,7 @@ fn check_size(request: &LoadRequest) -> Result<(), Errno> {
     if used > space_limit(request.limits.stack) { Err(Errno::E2BIG) } else { Ok(()) }
 }
 
-fn build(
+async fn build(
     request: LoadRequest,
     executed: &[u8],
     program: Program,
@@ -211,7 +217,12 @@ fn build(
     )?;
     let used = layout.stack_top - page_floor(built.pointer);
     space.add_stack(layout.stack_top, used, program.is_stack_executable)?;
-    space.write_now(built.pointer, &built.bytes)?;
+    for (piece, address) in built.bytes.chunks(TURN).zip((built.pointer..).step_by(TURN)) {
+        if address != built.pointer {
+            task::yield_now().await;
+        }
+        space.write_now(address, piece)?;
+    }
     space.set_regions(ProgramRegions {
         code: placed.code.clone(),
         data: placed.data.clone(),

@@ -1,20 +1,20 @@
 //! Changing what is mapped: `mmap`, `munmap`, `mprotect`, `brk`.
 //!
 //! Arguments arrive typed and page-aligned; decoding and the checks of files are the handlers' work
-//! (`servers/memory.rs`). Each function here is one critical section, and either does all that it was
-//! asked for or, where it returns an error, nothing (`mprotect` may have changed the areas before the
-//! first one that refuses, as on Linux).
+//! (`servers/memory`). Each function here is one critical section, and either does all that it was
+//! asked for or, where it returns an error, nothing. What may be much is done in parts (`change.rs`), after
+//! a check here that nothing refuses it (`mprotect` changes the areas before the first one that refuses,
+//! as on Linux).
 
 use abi::Errno;
 use abi::memory::Protection;
-use base::memory::VirtAddr;
 use core::ops::Range;
 
 use super::area::{Area, AreaFlags, Backing};
 use super::attach::Attachment;
 use super::layout::{LOW_REGION, LOWEST_ADDRESS, PAGE, STACK_GUARD, USER_END, page_ceil};
-use super::space::{AddressSpace, Inner, LimitValues, MOST_AREAS, anonymous_area, rights_of};
-use base::memory::reserve;
+use super::space::{AddressSpace, Inner, LimitValues, MOST_AREAS, anonymous_area};
+use base::memory::{VirtAddr, reserve};
 
 use super::fault::Access;
 
@@ -71,7 +71,8 @@ impl MapRequest {
 }
 
 impl AddressSpace {
-    /// Maps, and returns the address.
+    /// Maps, and returns the address. What one part of a change cannot take away must be gone from there
+    /// (`Change::unmap_part`).
     ///
     /// # Errors
     /// `ENOMEM` when there is no room or a limit is reached, `EEXIST`, `EPERM` for an address below
@@ -79,32 +80,43 @@ impl AddressSpace {
     pub fn map(&self, request: MapRequest) -> Result<u64, Errno> {
         let limits = self.limits();
         let mut inner = self.lock();
-        let start = inner.choose_place(request.place, request.length, request.may_be_low)?;
-        let mut area = Area {
-            end: start + request.length,
-            protection: request.protection,
-            allowed: request.allowed,
-            flags: request.flags,
-            backing: request.backing,
-            attachment: request.attachment,
-            placement: None,
-        };
-        if inner.lock_future {
-            area.flags.insert(AreaFlags::LOCKED);
-        }
-        inner.check_limits(start, &area, &limits)?;
+        let (start, area) = inner.plan(request, &limits)?;
         let range = start..area.end;
         let replaces = !inner.areas.is_free(range.clone());
         inner.remove_areas(range.clone());
         inner.add_area(start, area);
         drop(inner);
-        if replaces && let Some(sites) = self.sites() {
-            sites.forget(self, range);
+        if replaces {
+            self.forget_sites(range);
         }
         Ok(start)
     }
 
-    /// Unmaps whatever lies in `range`.
+    /// Whether `map` would succeed now.
+    ///
+    /// # Errors
+    /// Those of `map`.
+    pub fn check_map(&self, request: &MapRequest) -> Result<(), Errno> {
+        let limits = self.limits();
+        let inner = self.lock();
+        let start = inner.choose_place(request.place, request.length, request.may_be_low)?;
+        let area = anonymous_area(start + request.length, request.protection);
+        inner.check_limits(start, &Area { flags: request.flags, ..area }, &limits)
+    }
+
+    /// Whether one part of a change is all of `range`.
+    pub fn is_one_part(&self, range: Range<u64>) -> bool {
+        self.lock().part_end(range.clone()) == range.end
+    }
+
+    /// What was mapped in `range` is gone: so is the program's code there that posted calls.
+    pub fn forget_sites(&self, range: Range<u64>) {
+        if let Some(sites) = self.sites() {
+            sites.forget(self, range);
+        }
+    }
+
+    /// Unmaps whatever lies in `range`, which is little.
     ///
     /// # Errors
     /// `ENOMEM` when an area would be split and there are too many.
@@ -113,9 +125,7 @@ impl AddressSpace {
         inner.check_unmap(&range)?;
         inner.remove_areas(range.clone());
         drop(inner);
-        if let Some(sites) = self.sites() {
-            sites.forget(self, range);
-        }
+        self.forget_sites(range);
         Ok(())
     }
 
@@ -127,20 +137,20 @@ impl AddressSpace {
         self.lock().check_unmap(range)
     }
 
-    /// Changes the rights in `range`. With `grows_down` the range is extended to the start of the
-    /// growing area that it begins in.
+    /// The part of `range` whose rights may be changed, from its start, and why not all of it. With
+    /// `grows_down` the range is extended to the start of the growing area that it begins in.
     ///
     /// # Errors
-    /// `ENOMEM` when part of the range is not mapped, `EACCES` when a right may not be granted,
-    /// `EINVAL` with `grows_down` and no growing area.
-    pub fn protect(
+    /// When nothing may be changed. `ENOMEM` when part of the range is not mapped or there are too many
+    /// areas, `EACCES` when a right may not be granted, `EINVAL` with `grows_down` and no growing area.
+    pub fn check_protect(
         &self,
         range: Range<u64>,
         protection: Protection,
         grows_down: bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(Range<u64>, Result<(), Errno>), Errno> {
         let limits = self.limits();
-        let mut inner = self.lock();
+        let inner = self.lock();
         let mut from = range.start;
         match inner.areas.overlapping(range.clone()).next() {
             None => return Err(Errno::ENOMEM),
@@ -154,10 +164,8 @@ impl AddressSpace {
             Some(_) => {}
         }
         let (until, result) = inner.find_refusal(from..range.end, protection, &limits);
-        if until > from {
-            inner.apply_protection(from..until, protection);
-        }
-        result
+        inner.check_split(&(from..until))?;
+        Ok((from..until, result))
     }
 
     /// Sets where the heap begins (and is empty), once per program.
@@ -165,6 +173,16 @@ impl AddressSpace {
         let mut inner = self.lock();
         inner.break_start = address;
         inner.break_end = address;
+    }
+
+    /// What a program break at `address` would take away; empty when it is no lower.
+    pub fn above_break(&self, address: u64) -> Range<u64> {
+        let inner = self.lock();
+        let (old, new) = (page_ceil(inner.break_end), page_ceil(address));
+        match (old, new) {
+            (Some(old), Some(new)) if address >= inner.break_start && new < old => new..old,
+            _ => 0..0,
+        }
     }
 
     /// Moves the program break and returns where it is afterwards: unchanged when it cannot be moved.
@@ -246,12 +264,31 @@ fn is_free_for_heap(inner: &Inner, range: Range<u64>, room_end: u64) -> bool {
 }
 
 impl Inner {
-    fn check_unmap(&self, range: &Range<u64>) -> Result<(), Errno> {
+    pub(super) fn check_unmap(&self, range: &Range<u64>) -> Result<(), Errno> {
         let splits = self
             .areas
             .find(range.start)
             .is_some_and(|(start, area)| start < range.start && area.end > range.end);
         if splits && self.areas.len() >= MOST_AREAS { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// Where a new area goes, and the area.
+    fn plan(&self, request: MapRequest, limits: &LimitValues) -> Result<(u64, Area), Errno> {
+        let start = self.choose_place(request.place, request.length, request.may_be_low)?;
+        let mut area = Area {
+            end: start + request.length,
+            protection: request.protection,
+            allowed: request.allowed,
+            flags: request.flags,
+            backing: request.backing,
+            attachment: request.attachment,
+            placement: None,
+        };
+        if self.lock_future {
+            area.flags.insert(AreaFlags::LOCKED);
+        }
+        self.check_limits(start, &area, limits)?;
+        Ok((start, area))
     }
 
     fn choose_place(&self, place: Place, length: u64, may_be_low: bool) -> Result<u64, Errno> {
@@ -364,6 +401,8 @@ impl Inner {
         limits: &LimitValues,
     ) -> (u64, Result<(), Errno>) {
         let mut reached = range.start;
+        let is_limited = limits.data < USER_END;
+        let mut data = if is_limited { self.data_pages() } else { 0 };
         for (start, area) in self.areas.overlapping(range.clone()) {
             if start > reached {
                 return (reached, Err(Errno::ENOMEM));
@@ -376,8 +415,8 @@ impl Inner {
             }
             let pages = (area.end.min(range.end) - start.max(range.start)) / PAGE;
             if area.is_accounted_with(protection) && !area.is_accounted() {
-                let is_too_much = limits.data < USER_END
-                    && (self.data_pages() + pages).saturating_mul(PAGE) > limits.data;
+                data += pages;
+                let is_too_much = is_limited && data.saturating_mul(PAGE) > limits.data;
                 if is_too_much || pages > reserve::most() {
                     return (reached, Err(Errno::ENOMEM));
                 }
@@ -388,17 +427,5 @@ impl Inner {
             return (reached, Err(Errno::ENOMEM));
         }
         (range.end, Ok(()))
-    }
-
-    fn apply_protection(&mut self, range: Range<u64>, protection: Protection) {
-        self.areas.change(range.clone(), |_, area| area.protection = protection);
-        for (start, area) in self.areas.overlapping(range.clone()) {
-            let part = VirtAddr(start.max(range.start))..VirtAddr(area.end.min(range.end));
-            let own = rights_of(area, true);
-            let borrowed = rights_of(area, !area.is_private());
-            self.table.update_range(part, |_, state| {
-                (if state.references == 1 { own } else { borrowed }, state.software)
-            });
-        }
     }
 }

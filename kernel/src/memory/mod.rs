@@ -19,6 +19,7 @@
 mod advise;
 mod area;
 mod attach;
+mod change;
 mod elf;
 mod fault;
 mod file_source;
@@ -41,8 +42,10 @@ mod user;
 mod user_io;
 pub mod vdso;
 
+pub use advise::Mark;
 pub use area::{AreaFlags, Backing, Object};
 pub use attach::{Attach, Attachment, Owner};
+pub use change::Change;
 pub use base::memory::reserve::available as available_frames;
 pub use fault::{Access, FaultSignal};
 pub use file_source::FileSource;
@@ -51,7 +54,7 @@ pub use load::{Identity, LoadRequest, LoadedProgram, ProgramFile, ProgramLookup,
 pub use map::{MapRequest, Place};
 pub use pin::{SharedPage, SharedPlace};
 pub use placement::{NODES, Placement};
-pub use remap::{Move, RemapRequest};
+pub use remap::{Move, RemapRequest, Transfer};
 pub use sites::Sites;
 pub use source::{PageSource, SharedStore};
 pub use space::{AddressSpace, Counters, LimitValues, MOST_AREAS, ProgramRegions};
@@ -65,4 +68,4 @@ pub const PAGES_AT_ONCE: u64 = 256;
 #[cfg(test)]
 mod elf_tests_support;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -151,7 +151,9 @@ impl AddressSpace {
         let start = match place {
             SharedPlace::At(start) if inner.areas.is_free(start..start + length) => start,
             SharedPlace::At(_) => return Err(Errno::EEXIST),
-            SharedPlace::Near(hint) => inner.find_room(hint, length, false).ok_or(Errno::ENOMEM)?,
+            SharedPlace::Near(hint) => {
+                inner.find_room_at_rest(hint, length).ok_or(Errno::ENOMEM)?
+            }
         };
         for (place, page) in (start..).step_by(PAGE as usize).zip(pages) {
             let source = Arc::new(OnePage { frame: page.frame.clone(), identity: new_identity() });
@@ -243,11 +245,18 @@ impl AddressSpace {
     }
 }
 
-/// At fork, after all pages were shared: the child gets copies of pinned pages, and the parent keeps
-/// the right to write to its own.
-pub(super) fn copy_pinned(parent: &mut Inner, child: &mut Inner) -> Result<(), Errno> {
+/// At fork, after the pages of `range` were shared and before the parent's lock is released: the child
+/// gets copies of pinned pages, and the parent keeps the right to write to its own.
+pub(super) fn copy_pinned(
+    parent: &mut Inner,
+    child: &mut Inner,
+    range: Range<u64>,
+) -> Result<(), Errno> {
     for index in 0..parent.pinned.len() {
         let Some(&Pinned { page, frame }) = parent.pinned.get(index) else { break };
+        if !range.contains(&page) {
+            continue;
+        }
         let Some((_, area)) = parent.areas.find(page) else { continue };
         let rights = rights_of(area, true);
         let Some(mapping) = parent.table.lookup(VirtAddr(page)) else { continue };

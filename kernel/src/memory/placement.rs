@@ -10,6 +10,7 @@ use base::memory::VirtAddr;
 use core::ops::Range;
 
 use super::area::{Area, AreaFlags, Backing};
+use super::change::Change;
 use super::layout::{PAGE, page_floor};
 use super::map::{MapRequest, Place};
 use super::space::AddressSpace;
@@ -96,22 +97,24 @@ impl Placement {
     }
 }
 
+impl Change {
+    /// Gives areas of `range` a policy. Returns where the rest begins, if one part was not all.
+    pub fn place_part(&mut self, range: Range<u64>, placement: Option<Placement>) -> Option<u64> {
+        self.space().update_part(range, |area| area.placement = placement)
+    }
+}
+
 impl AddressSpace {
-    /// `mbind`: the policy of a range.
+    /// Whether a range may get a policy by `Change::place_part` (`mbind`).
     ///
     /// # Errors
-    /// `EFAULT` when part of it is not mapped.
-    pub fn set_placement(
-        &self,
-        range: Range<u64>,
-        placement: Option<Placement>,
-    ) -> Result<(), Errno> {
-        let mut inner = self.lock();
+    /// `EFAULT` when part of it is not mapped, `ENOMEM` with too many areas.
+    pub fn check_placement(&self, range: &Range<u64>) -> Result<(), Errno> {
+        let inner = self.lock();
         if !inner.areas.is_covered(range.clone()) {
             return Err(Errno::EFAULT);
         }
-        inner.areas.change(range, |_, area| area.placement = placement);
-        Ok(())
+        inner.check_split(range)
     }
 
     /// The policy of an address; `EFAULT` when nothing is mapped there.
@@ -143,12 +146,11 @@ impl AddressSpace {
         Ok(inner.table.peek(VirtAddr(page_floor(address))).is_some())
     }
 
-    /// `remap_file_pages`: shows other pages of the file that is mapped shared at `range`.
+    /// `remap_file_pages`: the mapping that shows other pages of the file which is mapped shared at `range`.
     ///
     /// # Errors
-    /// `EINVAL` unless the range is mapped throughout, shared, from one source with equal rights, and the
-    /// errors of `map`.
-    pub fn show_other_pages(&self, range: Range<u64>, first_page: u64) -> Result<(), Errno> {
+    /// `EINVAL` unless the range is mapped throughout, shared, from one source with equal rights.
+    pub fn other_pages(&self, range: Range<u64>, first_page: u64) -> Result<MapRequest, Errno> {
         let request = {
             let inner = self.lock();
             let (_, first) = inner.areas.find(range.start).ok_or(Errno::EINVAL)?;
@@ -179,7 +181,7 @@ impl AddressSpace {
             }
         };
         debug_assert!(request.length.is_multiple_of(PAGE));
-        self.map(request).map(|_| ())
+        Ok(request)
     }
 }
 

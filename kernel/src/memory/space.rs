@@ -2,17 +2,18 @@
 //!
 //! Shared by the threads of a process (and by a `vfork` child) as an `Arc`. One lock guards areas,
 //! page table and counters together, so they never disagree; it is held for short, bounded work and
-//! never while a source is asked for a page (see `fault.rs`). Lock order: files before spaces; two
-//! spaces are locked together only by `fork`, the child last, when nobody else knows it yet.
+//! never while a source is asked for a page (see `fault.rs`). What changes much goes in turns and holds
+//! the change lock over them (see `change.rs`). Lock order: files before spaces; two spaces are locked
+//! together only by `fork`, the child last.
 //!
 //! The table itself makes cores forget translations before it lets go of a frame.
 
 use abi::Errno;
 use abi::memory::Protection;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use base::memory::{Frame, PageRights, PageTable, PhysAddr, ShareMode, VirtAddr, zero_frame};
-use base::sync::{Mutex, Once, rank};
+use base::memory::{Frame, PageRights, PageTable, PhysAddr, VirtAddr, zero_frame};
+use base::sync::{Mutex, MutexGuard, Once, rank};
 use base::user::{SpaceHandle, shootdown};
 use core::any::Any;
 use core::ops::Range;
@@ -22,8 +23,9 @@ use super::{PAGES_AT_ONCE, Sites};
 
 use super::area::{Area, AreaFlags, AreaMap, Backing};
 use super::attach::Owner;
+use super::change::ChangeLock;
 use super::guard::SpaceGuard;
-use super::layout::{Layout, PAGE, USER_END};
+use super::layout::{Layout, PAGE};
 use super::pin::Pinned;
 
 /// Most areas of one address space, as `vm.max_map_count` on Linux.
@@ -129,6 +131,10 @@ pub(super) struct Inner {
     pub(super) owner: Owner,
     /// Areas that were taken out and are let go of when the lock is free, see `guard.rs`.
     pub(super) removed: Vec<(u64, Area)>,
+    /// Ranges that are about to go or to move: faults there wait for the end of the change.
+    pub(super) in_motion: [Range<u64>; 2],
+    /// Children that are made and that nobody else knows yet.
+    pub(super) copies: Vec<Weak<AddressSpace>>,
     zero: PhysAddr,
 }
 
@@ -142,6 +148,8 @@ pub struct AddressSpace {
     /// Its owner may look into it (`PR_SET_DUMPABLE`).
     is_dumpable: AtomicBool,
     inner: Mutex<Inner>,
+    /// Who changes what is mapped.
+    pub(super) changes: ChangeLock,
     /// Where its program posts calls without knowing.
     sites: Once<Arc<Sites>>,
     /// What others keep with it and what ends with it.
@@ -186,9 +194,12 @@ impl AddressSpace {
                     run: super::fault::Run::default(),
                     owner: Owner::default(),
                     removed: Vec::new(),
+                    in_motion: [0..0, 0..0],
+                    copies: Vec::new(),
                     zero: zero_frame().address(),
                 },
             ),
+            changes: ChangeLock::new(),
             sites: Once::new(),
             attached: Once::new(),
         }))
@@ -232,6 +243,11 @@ impl AddressSpace {
         SpaceGuard::new(self.inner.lock())
     }
 
+    /// Locks a child that is made, while its parent is locked.
+    pub(super) fn lock_nested(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock_nested()
+    }
+
     /// The sizes.
     pub fn counters(&self) -> Counters {
         let inner = self.lock();
@@ -256,7 +272,9 @@ impl AddressSpace {
                 counters.locked += pages;
             }
             if !area.is_private() {
-                counters.resident_shared += inner.resident_in(start..area.end);
+                // The page of zeros is in private areas only.
+                let pages = inner.table.count(VirtAddr(start)..VirtAddr(area.end));
+                counters.resident_shared += pages as u64;
             }
         }
         counters
@@ -278,34 +296,6 @@ impl AddressSpace {
         inner.break_start..inner.break_end
     }
 
-    /// A copy for a child: private pages are shared until either side writes, shared pages stay
-    /// shared.
-    ///
-    /// # Errors
-    /// `ENOMEM`; the parent is unharmed (its pages are merely write-protected until touched).
-    pub fn fork(&self) -> Result<Arc<AddressSpace>, Errno> {
-        let mut parent = self.lock();
-        let child_space = AddressSpace::new(parent.layout, self.limits())?;
-        let registrations = self.barrier_registrations.load(Ordering::Relaxed);
-        child_space.barrier_registrations.store(registrations, Ordering::Relaxed);
-        child_space.set_dumpable(self.is_dumpable());
-        let mut child = child_space.inner.lock_nested();
-        parent.copy_into(&mut child)?;
-        drop(child);
-        drop(parent);
-        if let Some(sites) = self.sites() {
-            child_space.set_sites(Arc::new(sites.inherit()));
-        }
-        Ok(child_space)
-    }
-
-    /// Frees all user memory now, as when the last thread of a process ends.
-    pub fn clear(&self) {
-        let mut inner = self.lock();
-        let everything = 0..USER_END;
-        inner.remove_areas(everything);
-    }
-
     /// The first part of `range` that is mapped, no longer than a handler may treat in one go.
     pub fn piece(&self, range: Range<u64>) -> Option<Range<u64>> {
         let inner = self.lock();
@@ -313,11 +303,6 @@ impl AddressSpace {
         let start = start.max(range.start);
         let end = area.end.min(range.end).min(start.saturating_add(PIECE));
         (start < end).then_some(start..end)
-    }
-
-    /// Frees the pages of `range` and leaves the areas. Whoever touches them gets what is behind them.
-    pub fn discard(&self, range: Range<u64>) {
-        self.lock().take_pages(range);
     }
 
     /// Pages in memory.
@@ -375,15 +360,6 @@ impl Inner {
     /// Where the page of zeros is.
     pub(super) fn zero_address(&self) -> PhysAddr {
         self.zero
-    }
-
-    /// Pages in memory inside `range`, the zero page left out.
-    pub(super) fn resident_in(&self, range: Range<u64>) -> u64 {
-        let mut pages = 0;
-        self.table.for_each(VirtAddr(range.start)..VirtAddr(range.end), |_, state| {
-            pages += u64::from(state.frame != self.zero);
-        });
-        pages
     }
 
     /// Adds an area where nothing is.
@@ -457,39 +433,6 @@ impl Inner {
             .filter(|(_, area)| area.flags.contains(AreaFlags::LOCKED))
             .map(|(start, area)| (area.end - start) / PAGE)
             .sum()
-    }
-
-    fn copy_into(&mut self, child: &mut Inner) -> Result<(), Errno> {
-        child.break_start = self.break_start;
-        child.break_end = self.break_end;
-        child.regions = self.regions.clone();
-        child.resident = self.resident;
-        for (start, area) in self.areas.iter() {
-            let range = start..area.end;
-            let is_left_out = area.flags.contains(AreaFlags::DONT_FORK);
-            if is_left_out || area.flags.contains(AreaFlags::WIPE_ON_FORK) {
-                child.resident -= self.resident_in(range.clone());
-            }
-            if is_left_out {
-                continue;
-            }
-            let mut copy = area.clone();
-            // Locks are not inherited.
-            copy.flags.remove(AreaFlags::LOCKED);
-            if let Some(attachment) = &mut copy.attachment {
-                attachment.move_to(&child.owner);
-            }
-            child.add_area(start, copy);
-            if !area.flags.contains(AreaFlags::WIPE_ON_FORK) {
-                let mode =
-                    if area.is_private() { ShareMode::CopyOnWrite } else { ShareMode::Shared };
-                let range = VirtAddr(range.start)..VirtAddr(range.end);
-                self.table.share_range(&mut child.table, range, mode, 0)?;
-            }
-        }
-        super::pin::copy_pinned(self, child)?;
-        child.resident_peak = child.resident;
-        Ok(())
     }
 }
 

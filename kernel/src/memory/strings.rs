@@ -6,11 +6,15 @@
 
 use abi::Errno;
 use alloc::vec::Vec;
+use base::task;
 
 use super::user::UserMemory;
 
 /// Most bytes of one string, its zero byte included.
 pub const LONGEST_STRING: usize = 131_072;
+/// Bytes that are read before others have the core, and as how many a string counts beside its own.
+const TURN: usize = 1 << 20;
+const STRING_COST: usize = 256;
 /// What the limit never goes below.
 const LEAST_LIMIT: u64 = 131_072;
 /// What the limit never goes above: three quarters of the default stack.
@@ -126,7 +130,12 @@ impl StringList {
             return Ok(list);
         }
         let mut at = address;
+        let mut read = 0;
         loop {
+            if read >= TURN {
+                read = 0;
+                task::yield_now().await;
+            }
             let pointer: u64 = memory.read_value(at).await?;
             if pointer == 0 {
                 return Ok(list);
@@ -137,6 +146,7 @@ impl StringList {
                 other => other,
             })?;
             *budget = budget.checked_sub(string.len() as u64 + 9).ok_or(Errno::E2BIG)?;
+            read += string.len() + STRING_COST;
             list.push(&string)?;
             at = at.checked_add(8).ok_or(Errno::EFAULT)?;
         }

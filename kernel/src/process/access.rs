@@ -19,6 +19,8 @@ pub struct Observer {
     capabilities: u64,
     may_trace: bool,
     process: i32,
+    /// The program that it was when it opened the file; `None` when it acts now.
+    program: Option<u64>,
 }
 
 impl Observer {
@@ -30,6 +32,7 @@ impl Observer {
             capabilities: identity.capabilities,
             may_trace: identity.is_capable(Capability::Trace),
             process: identity.process,
+            program: Some(identity.program),
         }
     }
 
@@ -42,17 +45,20 @@ impl Observer {
             capabilities: credentials.capabilities.permitted,
             may_trace: credentials.is_capable(Capability::Trace),
             process: thread.process.pid.0,
+            program: None,
         }
     }
 
     /// What the thread works with, if the observer may look into it.
     ///
     /// # Errors
-    /// `EPERM`, unless it is the observer's own process, or has the observer's ids in every way, can be
+    /// `EPERM`, unless it is the observer's own process (which still has the program that opened the file,
+    /// or a descriptor from before `execve` would show a program with other rights), or has the observer's ids in every way, can be
     /// dumped and may nothing that the observer may not, or the observer may look into everything.
     pub fn look_into(&self, target: &Thread) -> Result<Resources, Errno> {
         let resources = target.resources();
-        let is_own = target.process.pid.0 == self.process;
+        let has_program = self.program.is_none_or(|program| program == resources.space.id());
+        let is_own = target.process.pid.0 == self.process && has_program;
         let is_open = || {
             let credentials = &resources.credentials;
             self.has_ids_of(credentials)
@@ -74,6 +80,8 @@ mod tests {
     use super::super::credentials::IdSet;
     use super::super::testing;
     use super::*;
+    use crate::memory::tests::Whole as _;
+    use alloc::sync::Arc;
 
     fn act_for(thread: &Thread, user: u32) {
         let mut credentials = Credentials::superuser();
@@ -101,6 +109,20 @@ mod tests {
         for thread in [root, one, same, other] {
             testing::end(thread, 0);
         }
+    }
+
+    #[test]
+    fn a_file_from_before_a_program_gained_rights_does_not_show_it() {
+        let thread = testing::process();
+        act_for(&thread, 7);
+        let opener = thread.identity();
+        assert!(Observer::of_file(&opener).look_into(&thread).is_ok());
+        let space = thread.space().fork().unwrap();
+        space.set_dumpable(false);
+        thread.become_program(space, Arc::new(Credentials::superuser()), b"gains");
+        assert!(Observer::of_file(&opener).look_into(&thread).is_err());
+        assert!(Observer::of_call(&thread).look_into(&thread).is_ok());
+        testing::end(thread, 0);
     }
 
     #[test]

@@ -132,6 +132,7 @@ impl Credentials {
             capabilities: self.capabilities.effective,
             process: process.0,
             thread: thread.0,
+            program: 0,
         }
     }
 
@@ -151,6 +152,7 @@ impl Credentials {
             },
             process: process.0,
             thread: thread.0,
+            program: 0,
         }
     }
 

@@ -27,6 +27,7 @@ use fs::{Location, NodeKind, pending};
 use hal::UserContext as _;
 
 use super::credentials::{Credentials, SetIds};
+use super::file_table::Closed;
 use super::thread::Thread;
 use super::{exit, table};
 use crate::call::{Call, SysResult};
@@ -299,6 +300,7 @@ async fn execute(
     own_files(thread)?;
     posted::leave(thread).await;
     exit::release_memory(thread).await;
+    exit::close_in_turns(&thread.files(), Closed::ByExec).await;
     become_program(thread, program.space, decision, &shown);
     user::release(context);
     *context = UserContext::new(program.entry, program.stack_pointer);
@@ -355,8 +357,6 @@ fn own_files(thread: &Arc<Thread>) -> Result<(), Errno> {
 fn become_program(thread: &Arc<Thread>, space: Arc<AddressSpace>, decision: Decision, path: &[u8]) {
     let Decision { credentials, is_secure, executable } = decision;
     let process = &thread.process;
-    thread.files().close_for_exec();
-
     process.signals.after_exec();
     thread.signals.after_exec();
     process.exit_signal.store(Signal::SIGCHLD.number(), Ordering::Relaxed);

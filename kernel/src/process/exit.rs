@@ -23,13 +23,14 @@ use core::sync::atomic::Ordering;
 
 use abi::signal::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SIG_IGN, Signal};
 
+use super::file_table::{Closed, FileTable};
 use super::ids::INIT;
 use super::process::Process;
 use super::thread::{Resources, Thread};
 use super::{first, session, table};
 use crate::futex;
 use crate::ipc::undo;
-use crate::memory::{PAGES_AT_ONCE, USER_END, UserMemory};
+use crate::memory::{AddressSpace, USER_END, UserMemory};
 use crate::posted;
 use crate::signal::{self, SignalInfo};
 use base::task;
@@ -44,7 +45,22 @@ pub const fn exit_status(code: i32) -> u32 {
 pub async fn finish_thread(thread: Arc<Thread>) {
     posted::leave(&thread).await;
     release_memory(&thread).await;
+    let files = thread.files();
+    // One is the thread's own, one is ours.
+    if Arc::strong_count(&files) <= 2 {
+        close_in_turns(&files, Closed::All).await;
+    }
+    drop(files);
     leave(&thread);
+}
+
+/// Closes descriptors of a table that nobody else uses, a part at a time.
+pub(super) async fn close_in_turns(files: &FileTable, which: Closed) {
+    let mut next = 0;
+    while let Some(rest) = files.close_part(next, u32::MAX, which) {
+        next = rest;
+        task::yield_now().await;
+    }
 }
 
 /// Ends a thread that never ran.
@@ -66,13 +82,18 @@ pub(super) async fn release_memory(thread: &Arc<Thread>) {
         }
     }
     // What much memory there is goes a part at a time, while nobody else has it.
-    if Arc::strong_count(&space) <= 2 && space.resident() > PAGES_AT_ONCE {
-        let mut at = 0;
-        while let Some(piece) = space.piece(at..USER_END) {
-            at = piece.end;
-            space.discard(piece);
-            task::yield_now().await;
-        }
+    if Arc::strong_count(&space) <= 2 && !space.is_one_part(0..USER_END) {
+        clear_in_turns(&space).await;
+    }
+}
+
+/// Frees what is mapped in a space that nobody runs in, a part at a time.
+pub(super) async fn clear_in_turns(space: &Arc<AddressSpace>) {
+    let mut change = space.begin_change().await;
+    let mut at = 0;
+    while let Some(next) = change.unmap_part(at..USER_END) {
+        at = next;
+        task::yield_now().await;
     }
 }
 

@@ -25,6 +25,18 @@ pub const DESCRIPTOR_LIMIT: u64 = 1 << 20;
 const WORD_BITS: usize = 64;
 const FIRST_CAPACITY: usize = 64;
 
+/// Descriptors that are closed before others have the core.
+const CLOSED_AT_ONCE: usize = 256;
+
+/// Which descriptors are closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Closed {
+    /// All.
+    All,
+    /// Those that `execve` closes.
+    ByExec,
+}
+
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// Descriptors and their open files.
@@ -130,6 +142,24 @@ impl Inner {
             self.lowest_free = index + 1;
         }
         Ok(index)
+    }
+
+    /// The first descriptor from `from` on that is taken, and closed by `execve` if only those are meant;
+    /// the end of the table when there is none.
+    fn next_taken(&self, from: usize, which: Closed) -> usize {
+        let mut ignored = bit(from) - 1;
+        for (index, taken) in self.taken.iter().enumerate().skip(from / WORD_BITS) {
+            let marks = match which {
+                Closed::All => u64::MAX,
+                Closed::ByExec => self.close_on_exec.get(index).copied().unwrap_or(0),
+            };
+            let found = taken & marks & !ignored;
+            if found != 0 {
+                return index * WORD_BITS + found.trailing_zeros() as usize;
+            }
+            ignored = 0;
+        }
+        self.files.len()
     }
 
     fn install(&mut self, index: usize, file: Arc<OpenFile>) {
@@ -303,28 +333,33 @@ impl FileTable {
         }
     }
 
-    /// Closes every open descriptor from `first` to `last`, both included.
-    pub fn close_range(&self, first: u32, last: u32) {
+    /// Closes open descriptors from `first` to `last`, both included: all, or those that `execve` closes.
+    /// Returns where the rest begins, if one part was not all.
+    pub fn close_part(&self, first: u32, last: u32, which: Closed) -> Option<u32> {
         let mut next = first as usize;
-        loop {
+        for _ in 0..CLOSED_AT_ONCE {
             // One at a time: the lock is short, and nothing is allocated.
             let file = {
                 let mut inner = self.inner.lock();
-                let end = inner.files.len().min((last as usize).saturating_add(1));
-                loop {
-                    if next >= end {
-                        return;
+                next = inner.next_taken(next, which);
+                if next >= inner.files.len() || next > last as usize {
+                    return None;
+                }
+                next += 1;
+                if matches!(inner.files.get(next - 1), Some(Some(_))) {
+                    if which == Closed::ByExec {
+                        Inner::set_bit(&mut inner.close_on_exec, next - 1, false);
                     }
-                    next += 1;
-                    if matches!(inner.files.get(next - 1), Some(Some(_))) {
-                        break inner.release(next - 1);
-                    }
+                    inner.release(next - 1)
+                } else {
+                    None
                 }
             };
             if let Some(file) = file {
                 self.closed(file);
             }
         }
+        u32::try_from(next).ok()
     }
 
     /// Marks every open descriptor from `first` to `last`, both included, to be closed by `execve`.
@@ -334,31 +369,6 @@ impl FileTable {
         for index in first as usize..end {
             if matches!(inner.files.get(index), Some(Some(_))) {
                 Inner::set_bit(&mut inner.close_on_exec, index, true);
-            }
-        }
-    }
-
-    /// Closes what is marked to be closed by `execve`.
-    pub fn close_for_exec(&self) {
-        loop {
-            let file = {
-                let mut inner = self.inner.lock();
-                let marked = inner.taken.iter().zip(&inner.close_on_exec).enumerate().find_map(
-                    |(word_index, (taken, close))| {
-                        let both = taken & close;
-                        (both != 0).then(|| word_index * WORD_BITS + both.trailing_zeros() as usize)
-                    },
-                );
-                match marked {
-                    Some(index) => {
-                        Inner::set_bit(&mut inner.close_on_exec, index, false);
-                        inner.release(index)
-                    }
-                    None => return,
-                }
-            };
-            if let Some(file) = file {
-                self.closed(file);
             }
         }
     }

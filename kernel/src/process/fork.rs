@@ -21,15 +21,16 @@ use base::user::{self, UserContext};
 use base::wait::WaitQueue;
 use hal::UserContext as _;
 
+use super::exit;
 use super::ids::{Pid, Tid};
 use super::limits::Resource;
 use super::pidfd::ProcessFile;
 use super::process::Process;
 use super::table::{self, ReservedNumber};
 use super::thread::{NewThread, Thread};
-use crate::call::{Call, SysResult};
+use crate::call::{Call, SysResult, in_turns};
 use crate::ipc::undo::UndoShare;
-use crate::memory::{USER_END, UserMemory};
+use crate::memory::{AddressSpace, USER_END, UserMemory};
 
 /// What a new thread or process is to be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,8 +117,9 @@ pub async fn clone_thread(
     let number = table::lock().reserve_number(credentials.user.real, user_limit)?;
     let tid = Tid(number.get());
 
+    let copy = if request.has(CLONE_VM) { None } else { Some(copy_memory(call, tid).await?) };
     let gate = request.has(CLONE_VFORK).then(|| Arc::new(VforkGate::new()));
-    let child = make_thread(parent, tid, &request, gate.clone())?;
+    let child = make_thread(parent, tid, &request, copy.clone(), gate.clone())?;
     child.placement.store(parent.placement.load(Ordering::Relaxed), Ordering::Relaxed);
     let descriptor = if request.has(CLONE_PIDFD) {
         let limit = parent.process.limits.soft(Resource::Files);
@@ -138,6 +140,9 @@ pub async fn clone_thread(
     }
 
     publish(parent, &child, number, &request)?;
+    if let Some(copy) = copy {
+        parent.space().forget_copy(&copy);
+    }
     if let Some((reservation, file)) = descriptor {
         reservation.install(file);
     }
@@ -151,7 +156,7 @@ pub async fn clone_thread(
         // It has a number and a place in the tree, so it must go the way of all threads.
         child.request_exit(0);
         child.process.exit_signal.store(0, Ordering::Relaxed);
-        super::exit::discard(child);
+        exit::discard(child);
         return Err(Errno::ENOMEM);
     }
     drop(child);
@@ -192,16 +197,35 @@ pub(super) fn publish(
     Ok(())
 }
 
+/// A copy of the caller's memory, made in turns. Threads of the caller that write meanwhile are not
+/// stopped; changes of what is mapped wait.
+async fn copy_memory(call: &Call, tid: Tid) -> Result<Arc<AddressSpace>, Errno> {
+    let change = call.thread.space().begin_change().await;
+    let copy = change.begin_copy()?;
+    copy.set_owner(tid.0);
+    let made = in_turns(&call.thread, 0, |at| change.copy_part(&copy, at)).await;
+    if let Err(error) = made {
+        drop(change);
+        exit::clear_in_turns(&copy).await;
+        return Err(error);
+    }
+    change.end_copy(&copy);
+    Ok(copy)
+}
+
 fn duplicate(context: &mut UserContext) -> UserContext {
     user::release(context);
     context.duplicate()
 }
 
 /// Makes the thread, and its process unless it belongs to the parent's. Nothing knows of it yet.
+///
+/// `copy` is the child's memory if it does not share the parent's.
 pub(super) fn make_thread(
     parent: &Arc<Thread>,
     tid: Tid,
     request: &CloneRequest,
+    copy: Option<Arc<AddressSpace>>,
     gate: Option<Arc<VforkGate>>,
 ) -> Result<Arc<Thread>, Errno> {
     let mut resources = parent.resources();
@@ -218,9 +242,8 @@ pub(super) fn make_thread(
     if !request.has(CLONE_FS) {
         resources.directory = Arc::new(resources.directory.duplicate());
     }
-    if !request.has(CLONE_VM) {
-        resources.space = resources.space.fork()?;
-        resources.space.set_owner(tid.0);
+    if let Some(copy) = copy {
+        resources.space = copy;
     }
     let process = if request.has(CLONE_THREAD) {
         parent.process.clone()

@@ -11,9 +11,19 @@ use super::table;
 
 /// A file has lost these pages.
 pub(super) fn pages_gone(inode: InodeId, pages: Range<u64>) {
-    for process in table::processes() {
-        if let Some(space) = process.find_thread(|thread| Some(thread.space())) {
-            space.drop_source_pages(inode.device, inode.number, pages.clone());
+    // A child that became known meanwhile was perhaps neither in the list nor a copy of its parent's any
+    // more when the parent was asked. Who became known after that was asked with the parent.
+    let mut known = 0;
+    for _ in 0..2 {
+        let before = table::counts().created;
+        if before == known {
+            return;
+        }
+        known = before;
+        for process in table::processes() {
+            if let Some(space) = process.find_thread(|thread| Some(thread.space())) {
+                space.drop_source_pages(inode.device, inode.number, pages.clone());
+            }
         }
     }
 }

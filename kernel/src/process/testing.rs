@@ -12,6 +12,7 @@ use super::exit;
 use super::file_table::FileTable;
 use super::first::{self, DEFAULT_TIMER_SLACK_NS, Parts};
 use super::fork::{self, CloneRequest};
+use crate::memory::tests::Whole as _;
 use super::ids::Tid;
 use super::schedule::Schedule;
 use super::table;
@@ -72,7 +73,9 @@ pub fn leave(thread: &Arc<Thread>) {
 pub fn child(parent: &Arc<Thread>, flags: u64) -> Arc<Thread> {
     let request = CloneRequest { flags, exit_signal: 17, ..CloneRequest::default() };
     let number = table::lock().reserve_number(0, u64::MAX).unwrap();
-    let child = fork::make_thread(parent, Tid(number.get()), &request, None).unwrap();
+    let is_copy = flags & abi::process::CLONE_VM == 0;
+    let copy = is_copy.then(|| parent.space().fork().unwrap());
+    let child = fork::make_thread(parent, Tid(number.get()), &request, copy, None).unwrap();
     fork::publish(parent, &child, number, &request).unwrap();
     child
 }

@@ -295,7 +295,9 @@ impl Thread {
 
     /// The identity for file access.
     pub fn identity(&self) -> Identity {
-        self.resources.lock().credentials.identity(self.process.pid, self.tid())
+        let resources = self.resources.lock();
+        let identity = resources.credentials.identity(self.process.pid, self.tid());
+        Identity { program: resources.space.id(), ..identity }
     }
 
     /// The name, as `/proc/PID/comm` shows it.

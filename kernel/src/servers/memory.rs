@@ -3,8 +3,11 @@
 //! A handler checks and rounds its arguments in the order of Linux, so that the same mistake gets the
 //! same errno, and leaves the work to `crate::memory`.
 
+mod change;
 mod others;
 mod placement;
+
+pub use change::make_room;
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -18,10 +21,10 @@ use fs::OpenFile;
 use fs::file::Mapping;
 use policy::table::number;
 
-use crate::call::{self, Call, Pace, SysResult};
+use crate::call::{self, Call, Pace, SysResult, in_turns};
 use crate::memory::{
-    AddressSpace, AreaFlags, Backing, FileSource, LimitValues, MapRequest, Move, Object, PAGE,
-    PAGES_AT_ONCE, Place, RemapRequest, SharedStore, USER_END, UserMemory, is_page_aligned,
+    AddressSpace, AreaFlags, Backing, FileSource, LimitValues, MapRequest, Object, PAGE,
+    PAGES_AT_ONCE, Place, SharedStore, USER_END, UserMemory, is_page_aligned,
     is_user_range, page_ceil, page_floor,
 };
 use crate::process::Pid;
@@ -34,18 +37,18 @@ use crate::process::access::Observer;
 pub async fn serve(call: &Call) -> SysResult {
     match call.number() {
         number::mmap => mmap(call).await,
-        number::mprotect => mprotect(call),
-        number::munmap => munmap(call).await,
-        number::brk => brk(call).await,
-        number::mremap => mremap(call).await,
-        number::msync => msync(call),
+        number::mprotect => change::mprotect(call).await,
+        number::munmap => change::munmap(call).await,
+        number::brk => change::brk(call).await,
+        number::mremap => change::mremap(call).await,
+        number::msync => msync(call).await,
         number::mincore => mincore(call).await,
         number::madvise => madvise(call).await,
         number::mlock => mlock(call, 0).await,
         number::mlock2 => mlock(call, call.unsigned(2)).await,
-        number::munlock => munlock(call),
+        number::munlock => munlock(call).await,
         number::mlockall => mlockall(call).await,
-        number::munlockall => munlockall(call),
+        number::munlockall => munlockall(call).await,
         number::membarrier => membarrier(call),
         number::process_vm_readv => process_vm(call, false).await,
         number::process_vm_writev => process_vm(call, true).await,
@@ -55,7 +58,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::pkey_alloc => others::pkey_alloc(call),
         // No key was ever given out.
         number::pkey_free => Err(Errno::EINVAL),
-        number::pkey_mprotect => others::pkey_mprotect(call),
+        number::pkey_mprotect => others::pkey_mprotect(call).await,
         number::mbind => placement::mbind(call).await,
         number::set_mempolicy => placement::set_mempolicy(call).await,
         number::get_mempolicy => placement::get_mempolicy(call).await,
@@ -170,7 +173,14 @@ async fn mmap(call: &Call) -> SysResult {
     let mut request = request;
     request.flags.set(AreaFlags::LOCKED, flags.contains(MapFlags::LOCKED));
     request.flags.set(AreaFlags::NO_RESERVE, flags.contains(MapFlags::NORESERVE));
-    let start = space.map(request)?;
+    let start = {
+        let mut change = space.begin_change().await;
+        if is_exact {
+            // What is there goes in turns; nobody sees the hole.
+            make_room(call, &mut change, address..address + length, &request).await?;
+        }
+        space.map(request)?
+    };
     let is_lazy = flags.contains(MapFlags::NONBLOCK) || !flags.contains(MapFlags::POPULATE);
     if flags.contains(MapFlags::LOCKED) || !is_lazy {
         populate(call, &space, start..start + length).await;
@@ -280,92 +290,7 @@ fn rounded(start: u64, length: u64) -> Option<Range<u64>> {
     Some(start..end)
 }
 
-async fn munmap(call: &Call) -> SysResult {
-    let (start, length) = (call.argument(0), call.argument(1));
-    if !is_page_aligned(start) || !is_user_range(start, length) || length == 0 {
-        return Err(Errno::EINVAL);
-    }
-    let range = rounded(start, length).ok_or(Errno::EINVAL)?;
-    let space = call.thread.space();
-    space.check_unmap(&range)?;
-    thin_out(call, &space, &range).await;
-    space.unmap(range)?;
-    Ok(0)
-}
-
-fn mprotect(call: &Call) -> SysResult {
-    let (start, length) = (call.argument(0), call.argument(1));
-    let raw = call.argument(2) as u32;
-    let grows = raw & (PROT_GROWSDOWN | PROT_GROWSUP);
-    if grows == PROT_GROWSDOWN | PROT_GROWSUP || !is_page_aligned(start) {
-        return Err(Errno::EINVAL);
-    }
-    if length == 0 {
-        return Ok(0);
-    }
-    let range = rounded(start, length).filter(|range| range.end > start).ok_or(Errno::ENOMEM)?;
-    let rest = raw & !(grows | PROT_SEM);
-    let mut protection = Protection::from_bits(rest).ok_or(Errno::EINVAL)?;
-    let personality = call.process().personality.load(Ordering::Relaxed);
-    if protection.contains(Protection::READ) && personality & READ_IMPLIES_EXEC != 0 {
-        protection |= Protection::EXECUTE;
-    }
-    if grows & PROT_GROWSUP != 0 {
-        return Err(Errno::EINVAL);
-    }
-    update_limits(call);
-    call.thread.space().protect(range, protection, grows != 0)?;
-    Ok(0)
-}
-
-async fn brk(call: &Call) -> SysResult {
-    update_limits(call);
-    Ok(call.thread.space().set_break(call.argument(0)))
-}
-
-async fn mremap(call: &Call) -> SysResult {
-    let address = call.argument(0);
-    let flags = call.argument(3);
-    let known = u64::from(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP);
-    let has = |flag: u32| flags & u64::from(flag) != 0;
-    if flags & !known != 0
-        || (has(MREMAP_FIXED) && !has(MREMAP_MAYMOVE))
-        || (has(MREMAP_DONTUNMAP) && (!has(MREMAP_MAYMOVE) || call.argument(1) != call.argument(2)))
-        || !is_page_aligned(address)
-    {
-        return Err(Errno::EINVAL);
-    }
-    let old_length = page_ceil(call.argument(1)).ok_or(Errno::EINVAL)?;
-    let new_length = page_ceil(call.argument(2)).ok_or(Errno::EINVAL)?;
-    if new_length == 0 {
-        return Err(Errno::EINVAL);
-    }
-    if has(MREMAP_FIXED) && !is_page_aligned(call.argument(4)) {
-        return Err(Errno::EINVAL);
-    }
-    if new_length > USER_END {
-        return Err(if has(MREMAP_FIXED) { Errno::EINVAL } else { Errno::ENOMEM });
-    }
-    let movement = if has(MREMAP_FIXED) {
-        Move::To(call.argument(4))
-    } else if has(MREMAP_MAYMOVE) {
-        Move::Anywhere
-    } else {
-        Move::Never
-    };
-    update_limits(call);
-    let start = call.thread.space().remap(RemapRequest {
-        address,
-        old_length,
-        new_length,
-        movement,
-        keep_old: has(MREMAP_DONTUNMAP),
-        hint: if has(MREMAP_DONTUNMAP) { page_floor(call.argument(4)) } else { 0 },
-    })?;
-    Ok(start)
-}
-
-fn msync(call: &Call) -> SysResult {
+async fn msync(call: &Call) -> SysResult {
     let (start, flags) = (call.argument(0), call.unsigned(2));
     if flags & !(MS_ASYNC | MS_INVALIDATE | MS_SYNC) != 0
         || !is_page_aligned(start)
@@ -380,8 +305,10 @@ fn msync(call: &Call) -> SysResult {
     let invalidates = flags & MS_INVALIDATE != 0;
     let (objects, is_mapped) = call.thread.space().shared_sources(range, invalidates)?;
     if flags & MS_SYNC != 0 {
+        let mut pace = Pace::new();
         for object in objects {
             object.source.sync()?;
+            pace.spend(&call.thread, SMALL_PIECE).await.map_err(|_| Errno::EINTR)?;
         }
     }
     if is_mapped { Ok(0) } else { Err(Errno::ENOMEM) }
@@ -405,12 +332,14 @@ async fn mincore(call: &Call) -> SysResult {
     let space = call.thread.space();
     let mut at = range.start;
     let mut into = call.argument(2);
+    let mut pace = Pace::new();
     while at < range.end {
         let end = range.end.min(at + CHUNK);
         let residency = space.residency(at..end)?;
         call.user().write_bytes(into, &residency).await?;
         into += residency.len() as u64;
         at = end;
+        pace.spend(&call.thread, PAGES_AT_ONCE).await.map_err(|_| Errno::EINTR)?;
     }
     Ok(0)
 }
@@ -430,6 +359,14 @@ async fn madvise(call: &Call) -> SysResult {
     if range.end > USER_END {
         return Err(Errno::ENOMEM);
     }
+    let change = space.begin_change().await;
+    if let Some(mark) = space.check_mark(range.clone(), advice)? {
+        let mut change = change;
+        let end = range.end;
+        in_turns(&call.thread, range.start, |at| Ok(change.mark_part(at..end, mark))).await?;
+        return if space.is_mapped(range) { Ok(0) } else { Err(Errno::ENOMEM) };
+    }
+    drop(change);
     let is_strict = matches!(advice, Advice::PopulateRead | Advice::PopulateWrite);
     let is_long = range.end - range.start > PAGES_AT_ONCE * PAGE;
     let touches_pages = is_strict
@@ -445,16 +382,36 @@ async fn madvise(call: &Call) -> SysResult {
         space.advise(range, advice).await?;
         return Ok(0);
     }
+    advise_in_turns(call, &space, range, advice).await?;
+    Ok(0)
+}
+
+/// Carries out advice for a range of any length, a part at a time.
+async fn advise_in_turns(
+    call: &Call,
+    space: &AddressSpace,
+    range: Range<u64>,
+    advice: Advice,
+) -> Result<(), Errno> {
+    let is_strict = matches!(advice, Advice::PopulateRead | Advice::PopulateWrite);
     let mut pace = Pace::new();
     let mut at = range.start;
     let mut is_covered = true;
-    while let Some(piece) = space.piece(at..range.end) {
+    let next = |at| match advice {
+        Advice::DontNeed | Advice::DontNeedLocked | Advice::Free => {
+            space.present_piece(at..range.end)
+        }
+        _ => space.piece(at..range.end),
+    };
+    while let Some(piece) = next(at) {
         is_covered &= piece.start == at;
         if is_strict && !is_covered {
             break;
         }
         at = piece.end;
         let pages = (piece.end - piece.start) / PAGE;
+        // A piece that ends before its pages do is as long as one may be.
+        let pages = if 2 * pages > PAGES_AT_ONCE { PAGES_AT_ONCE } else { pages };
         match space.advise(piece, advice).await {
             // The area has gone meanwhile.
             Err(Errno::ENOMEM) if !is_strict => is_covered = false,
@@ -462,7 +419,7 @@ async fn madvise(call: &Call) -> SysResult {
         }
         pace.spend(&call.thread, pages.max(SMALL_PIECE)).await.map_err(|_| Errno::EINTR)?;
     }
-    if is_covered && at == range.end { Ok(0) } else { Err(Errno::ENOMEM) }
+    if is_covered && at == range.end { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
 /// Pages as which a piece counts that has fewer.
@@ -476,23 +433,6 @@ async fn populate(call: &Call, space: &AddressSpace, range: Range<u64>) {
         at = piece.end;
         let pages = (piece.end - piece.start) / PAGE;
         space.populate(piece).await;
-        if pace.spend(&call.thread, pages.max(SMALL_PIECE)).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Frees the pages of a large range a part at a time, before it is unmapped in one step.
-async fn thin_out(call: &Call, space: &AddressSpace, range: &Range<u64>) {
-    if range.end - range.start <= PAGES_AT_ONCE * PAGE || space.resident() <= PAGES_AT_ONCE {
-        return;
-    }
-    let mut pace = Pace::new();
-    let mut at = range.start;
-    while let Some(piece) = space.piece(at..range.end) {
-        at = piece.end;
-        let pages = (piece.end - piece.start) / PAGE;
-        space.discard(piece);
         if pace.spend(&call.thread, pages.max(SMALL_PIECE)).await.is_err() {
             return;
         }
@@ -518,17 +458,30 @@ async fn mlock(call: &Call, flags: u32) -> SysResult {
         return Ok(0);
     }
     let space = call.thread.space();
-    space.set_locked(range.clone(), true, limit)?;
+    set_locked(call, range.clone(), true, limit).await?;
     if flags & MLOCK_ONFAULT == 0 {
         populate(call, &space, range).await;
     }
     Ok(0)
 }
 
-fn munlock(call: &Call) -> SysResult {
+async fn set_locked(
+    call: &Call,
+    range: Range<u64>,
+    is_locked: bool,
+    limit: u64,
+) -> Result<(), Errno> {
+    let mut change = call.thread.space().begin_change().await;
+    let result = change.space().check_locked(range.clone(), is_locked, limit)?;
+    let part = |at| Ok(change.lock_part(at..range.end, is_locked));
+    in_turns(&call.thread, range.start, part).await?;
+    result
+}
+
+async fn munlock(call: &Call) -> SysResult {
     let range = touched(call.argument(0), call.argument(1))?;
     if !range.is_empty() {
-        call.thread.space().set_locked(range, false, u64::MAX)?;
+        set_locked(call, range, false, u64::MAX).await?;
     }
     Ok(0)
 }
@@ -544,16 +497,30 @@ async fn mlockall(call: &Call) -> SysResult {
         return Err(Errno::EPERM);
     }
     let space = call.thread.space();
-    space.set_all_locked(flags & MCL_CURRENT != 0, flags & MCL_FUTURE != 0, limit)?;
+    set_all_locked(call, flags & MCL_CURRENT != 0, flags & MCL_FUTURE != 0, limit).await?;
     if flags & MCL_CURRENT != 0 && flags & MCL_ONFAULT == 0 {
         populate(call, &space, 0..USER_END).await;
     }
     Ok(0)
 }
 
-fn munlockall(call: &Call) -> SysResult {
-    call.thread.space().set_all_locked(false, false, u64::MAX)?;
+async fn munlockall(call: &Call) -> SysResult {
+    set_all_locked(call, false, false, u64::MAX).await?;
     Ok(0)
+}
+
+async fn set_all_locked(
+    call: &Call,
+    current: bool,
+    future: bool,
+    limit: u64,
+) -> Result<(), Errno> {
+    let mut change = call.thread.space().begin_change().await;
+    change.space().set_future_locked(current, future, limit)?;
+    if current || !future {
+        in_turns(&call.thread, 0, |at| Ok(change.lock_part(at..u64::MAX, current))).await?;
+    }
+    Ok(())
 }
 
 /// Every way into the kernel orders memory, and a barrier interrupts the cores that are in user mode

@@ -440,6 +440,47 @@ impl PageTable {
         (address & !(LEAF_SPAN - 1)) + LEAF_SPAN
     }
 
+    /// The first address of a range that may have a page: nothing is mapped below it. Where a table is,
+    /// 512 pages are possible.
+    pub(super) fn first_possible(&self, range: Range<VirtAddr>) -> Option<VirtAddr> {
+        let end = range.end.0.min(Machine::USER_END);
+        let mut address = range.start.0 & !(PAGE - 1);
+        while address < end {
+            if self.leaf_table(address).is_some() {
+                return Some(VirtAddr(address));
+            }
+            address = self.next_possible(address);
+        }
+        None
+    }
+
+    /// How far into a range one comes with `most` pages, and how many of these are left there. A table
+    /// counts as a few pages, whatever is in it.
+    pub fn part(&self, range: Range<VirtAddr>, most: u64) -> (VirtAddr, u64) {
+        const TABLE_COST: u64 = 4;
+        let mut left = most;
+        let mut at = range.start;
+        while let Some(first) = self.first_possible(at..range.end) {
+            let Some(rest) = left.checked_sub(TABLE_COST).filter(|rest| *rest > 0) else {
+                return (first, 0);
+            };
+            left = rest;
+            let span_end = (first.0 & !(LEAF_SPAN - 1)) + LEAF_SPAN;
+            let Some(table) = self.leaf_table(first.0) else { break };
+            let from = index(first.0, 0);
+            let last = if range.end.0 >= span_end { ENTRIES } else { index(range.end.0 - 1, 0) + 1 };
+            let full = find_occupied(&table[from..last], from, |at, _| {
+                left -= 1;
+                (left == 0).then_some(at)
+            });
+            if let Some(full) = full {
+                return (VirtAddr(first.0 + ((full + 1 - from) * PAGE_SIZE) as u64), 0);
+            }
+            at = VirtAddr(span_end);
+        }
+        (range.end, left)
+    }
+
     /// Shows every mapped page of a range.
     pub fn for_each(&self, range: Range<VirtAddr>, mut each: impl FnMut(VirtAddr, PageState)) {
         self.visit(range, |page, place| {

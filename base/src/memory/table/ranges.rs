@@ -8,7 +8,7 @@ use hal::contract::{Entry, PageRights};
 use hal::{Contract, Machine, PhysAddr, VirtAddr};
 
 use super::{ENTRIES, LEAF_SPAN, PAGE, PageState, PageTable, ShareMode, index, state_of};
-use crate::memory::{Frame, OutOfMemory};
+use crate::memory::{Frame, OutOfMemory, zero_frame};
 use crate::user::invalidate;
 
 /// In entries that `unmap_range` has taken away and not yet freed: the page was dirty. Bit 0 is clear,
@@ -105,16 +105,19 @@ impl PageTable {
 
     /// Maps the pages of a range in `other` at the same addresses, as more owners of the same frames.
     /// On `CopyOnWrite` both lose the right to write, and pages that had it, or were marked so before,
-    /// are marked with `mark` in both. What `other` had at these pages is freed.
+    /// are marked with `mark` in both. What `other` had at these pages is freed. Returns how many pages
+    /// there were, that of zeros not counted.
     pub fn share_range(
         &mut self,
         other: &mut PageTable,
         range: Range<VirtAddr>,
         mode: ShareMode,
         mark: u8,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<usize, OutOfMemory> {
+        let zero = zero_frame().address();
         let mut tell = false;
         let mut result = Ok(());
+        let mut count = 0;
         let mut target: Option<(u64, &[AtomicU64; ENTRIES])> = None;
         let other = &mut *other;
         self.visit(range, |page, place| {
@@ -154,6 +157,7 @@ impl PageTable {
             let Some(frame) = Machine::entry_frame(copy) else { return };
             // SAFETY: the present entry owns its frame.
             let _ = unsafe { Frame::another_owner(frame) }.into_address();
+            count += usize::from(frame != zero);
             let target = &table[index(page.0, 0)];
             let before = match target.load(Ordering::Relaxed) {
                 0 => None,
@@ -169,11 +173,11 @@ impl PageTable {
         if tell {
             invalidate(&self.space, None);
         }
-        result
+        result.map(|()| count)
     }
 
     /// Moves the pages of a range to addresses from `to` on, which must not overlap it; what was mapped
-    /// there is freed. On failure some pages may have moved: those are at their new places.
+    /// there is freed. On failure nothing has moved. Takes as many steps as there are tables.
     pub fn move_range(&mut self, range: Range<VirtAddr>, to: VirtAddr) -> Result<(), OutOfMemory> {
         let length = range.end.0.saturating_sub(range.start.0);
         let end = to.0.checked_add(length).ok_or(OutOfMemory)?;
@@ -181,10 +185,14 @@ impl PageTable {
             return Err(OutOfMemory);
         }
         self.unmap_range(to..VirtAddr(end));
-        let mut spans = to.0 & !(LEAF_SPAN - 1);
-        while spans < end {
-            self.leaf_table_or_new(spans.max(to.0))?;
-            spans += LEAF_SPAN;
+        let mut at = range.start;
+        while let Some(first) = self.first_possible(at..range.end) {
+            let span_end = (first.0 & !(LEAF_SPAN - 1)) + LEAF_SPAN;
+            let last = span_end.min(range.end.0) - PAGE;
+            for page in [first.0, last] {
+                self.leaf_table_or_new(page - range.start.0 + to.0)?;
+            }
+            at = VirtAddr(span_end);
         }
         let mut tell = false;
         self.visit(range.clone(), |page, place| {
@@ -200,10 +208,12 @@ impl PageTable {
         Ok(())
     }
 
-    /// Pages that are mapped in a range.
+    /// Pages that are mapped in a range. Looks at the tables alone.
     pub fn count(&self, range: Range<VirtAddr>) -> usize {
         let mut count = 0;
-        self.for_each(range, |_, _| count += 1);
+        self.visit(range, |_, place| {
+            count += usize::from(Machine::entry_frame(place.load(Ordering::Relaxed)).is_some());
+        });
         count
     }
 }

@@ -107,8 +107,8 @@ fn forked_areas_obey_their_advice() {
     for address in [kept, wiped, hidden] {
         write(&parent, address, b"x");
     }
-    finish(parent.advise(wiped..wiped + PAGE, abi::memory::Advice::WipeOnFork)).unwrap();
-    finish(parent.advise(hidden..hidden + PAGE, abi::memory::Advice::DontFork)).unwrap();
+    parent.mark(wiped..wiped + PAGE, Advice::WipeOnFork).unwrap();
+    parent.mark(hidden..hidden + PAGE, Advice::DontFork).unwrap();
     let child = parent.fork().unwrap();
     assert_eq!(read::<1>(&child, kept), *b"x");
     assert_eq!(read::<1>(&child, wiped), [0]);

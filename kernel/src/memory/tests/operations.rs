@@ -117,7 +117,7 @@ fn protection_errors_follow_linux() {
 }
 
 fn remap(
-    space: &AddressSpace,
+    space: &Arc<AddressSpace>,
     address: u64,
     old: u64,
     new: u64,
@@ -239,7 +239,7 @@ fn advice_is_checked_against_the_area() {
     let advise = |start, pages, advice| finish(space.advise(start..start + pages * PAGE, advice));
     assert_eq!(advise(memory, 1, Advice::Remove), Err(Errno::EINVAL));
     assert_eq!(advise(file, 1, Advice::Free), Err(Errno::EINVAL));
-    assert_eq!(advise(file, 1, Advice::WipeOnFork), Err(Errno::EINVAL));
+    assert_eq!(space.mark(file..file + PAGE, Advice::WipeOnFork), Err(Errno::EINVAL));
     assert_eq!(advise(memory, 9, Advice::Hint), Err(Errno::ENOMEM));
     assert_eq!(advise(memory, 2, Advice::PopulateWrite), Ok(()));
     assert_eq!(space.residency(memory..memory + 2 * PAGE).unwrap(), [1, 1]);
@@ -260,7 +260,8 @@ fn locking_is_counted_against_its_limit() {
     assert_eq!(space.set_locked(start..start + 2 * PAGE, true, 2 * PAGE), Ok(()));
     assert_eq!(space.counters().locked, 2);
     assert_eq!(space.set_locked(start + 3 * PAGE..start + 9 * PAGE, false, 0), Err(Errno::ENOMEM));
-    space.set_all_locked(false, false, 0).unwrap();
+    space.set_future_locked(false, false, 0).unwrap();
+    space.set_locked(0..USER_END, false, 0).unwrap_err();
     assert_eq!(space.counters().locked, 0);
 }
 

@@ -38,7 +38,7 @@ fn a_page_that_takes_the_place_of_a_pinned_one_is_like_others() {
     let rights = Protection::READ | Protection::WRITE;
     let page = space.map(MapRequest::anonymous(PAGE, rights)).unwrap();
     let frame = space.pin(page).unwrap();
-    finish(space.advise(page..page + PAGE, abi::memory::Advice::DontNeed)).unwrap();
+    finish(space.advise(page..page + PAGE, Advice::DontNeed)).unwrap();
     // Shows the zero page, which everybody has.
     assert_eq!(read::<6>(&space, page), [0; 6]);
     let child = space.fork().unwrap();

@@ -11,6 +11,7 @@
 //! ```
 
 use core::future::poll_fn;
+use core::mem;
 use core::pin::pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Poll;
@@ -81,12 +82,14 @@ struct Event {
 
 /// A poll that waits.
 struct Waiting {
-    id: u64,
     control: u64,
+    /// Told when it is taken out.
+    end: Arc<WaitQueue>,
 }
 
 struct State {
-    waiting: Vec<Waiting>,
+    /// Polls that wait, by number.
+    waiting: BTreeMap<u64, Waiting>,
     completed: VecDeque<Event>,
     next_id: u64,
     /// Requests that are being carried out or wait.
@@ -100,8 +103,6 @@ struct Context {
     is_ended: AtomicBool,
     /// Told of completed requests.
     completions: WaitQueue,
-    /// Told when a poll is cancelled.
-    cancellations: WaitQueue,
 }
 
 impl Context {
@@ -136,22 +137,25 @@ impl Context {
     }
 
     fn is_waiting(&self, id: u64) -> bool {
-        self.state.lock().waiting.iter().any(|waiting| waiting.id == id)
+        self.state.lock().waiting.contains_key(&id)
     }
 
     /// Takes a poll out; whether it still waited.
     fn take(&self, id: u64) -> bool {
-        let mut state = self.state.lock();
-        let before = state.waiting.len();
-        state.waiting.retain(|waiting| waiting.id != id);
-        state.waiting.len() < before
+        let taken = self.state.lock().waiting.remove(&id);
+        if let Some(waiting) = &taken {
+            waiting.end.wake_all();
+        }
+        taken.is_some()
     }
 
     fn end(&self) {
         if !self.is_ended.swap(true, Ordering::AcqRel) {
             system::REQUESTS.fetch_sub(u64::from(self.most), Ordering::Relaxed);
-            self.state.lock().waiting.clear();
-            self.cancellations.wake_all();
+            let waiting = mem::take(&mut self.state.lock().waiting);
+            waiting.values().for_each(|waiting| {
+                waiting.end.wake_all();
+            });
             self.completions.wake_all();
         }
     }
@@ -164,7 +168,7 @@ struct Contexts {
 
 impl Drop for Contexts {
     fn drop(&mut self) {
-        let contexts = core::mem::take(&mut *self.by_address.lock());
+        let contexts = mem::take(&mut *self.by_address.lock());
         for context in contexts.into_values() {
             context.end();
         }
@@ -199,12 +203,11 @@ pub async fn io_setup(call: &Call) -> SysResult {
     let context = Arc::new(Context {
         state: Mutex::new(
             &rank::ASYNCHRONOUS,
-            State { waiting: Vec::new(), completed: VecDeque::new(), next_id: 0, active: 0 },
+            State { waiting: BTreeMap::new(), completed: VecDeque::new(), next_id: 0, active: 0 },
         ),
         most,
         is_ended: AtomicBool::new(false),
         completions: WaitQueue::new(),
-        cancellations: WaitQueue::new(),
     });
     let result = settle(call, &context, place).await;
     if result.is_err() {
@@ -222,8 +225,11 @@ async fn settle(call: &Call, context: &Arc<Context>, place: u64) -> SysResult {
     }
     let space = call.thread.space();
     // The library looks at this page for a ring, finds none, and makes the calls.
+    let change = space.begin_change().await;
     let address = space.map(MapRequest::anonymous(PAGE, Protection::READ))?;
+    drop(change);
     if let Err(error) = call.user().write_value(place, &address).await {
+        let _change = space.begin_change().await;
         space.unmap(address..address + PAGE)?;
         return Err(error);
     }
@@ -233,13 +239,14 @@ async fn settle(call: &Call, context: &Arc<Context>, place: u64) -> SysResult {
 }
 
 /// `io_destroy(context)`
-pub fn io_destroy(call: &Call) -> SysResult {
+pub async fn io_destroy(call: &Call) -> SysResult {
     let address = call.argument(0);
     let contexts = contexts(call);
     let removed = contexts.by_address.lock().remove(&address);
     removed.ok_or(Errno::EINVAL)?.end();
     // The program may have unmapped the page itself.
-    let _ = call.thread.space().unmap(address..address + PAGE);
+    let change = call.thread.space().begin_change().await;
+    let _ = change.space().unmap(address..address + PAGE);
     Ok(0)
 }
 
@@ -382,16 +389,17 @@ fn start_poll(
         return Err(Errno::EINVAL);
     }
     let wanted = PollEvents::from_bits_truncate(mask as _) | PollEvents::ALWAYS;
+    let end = Arc::new(WaitQueue::new());
     let id = {
         let mut state = context.state.lock();
-        state.waiting.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         state.next_id += 1;
         let id = state.next_id;
-        state.waiting.push(Waiting { id, control: address });
+        let waiting = Waiting { control: address, end: end.clone() };
+        tree::insert(&mut state.waiting, id, waiting);
         id
     };
     let event = Event { data: control.data, control: address, result: 0, second: 0 };
-    let watcher = watch(context.clone(), id, file, wanted, event, counter);
+    let watcher = watch(context.clone(), (id, end), file, wanted, event, counter);
     task::spawn(servers::of_class(Class::File).core(), watcher).map_err(|_| {
         context.take(id);
         Errno::ENOMEM
@@ -401,7 +409,7 @@ fn start_poll(
 /// The task of a poll.
 async fn watch(
     context: Arc<Context>,
-    id: u64,
+    (id, end): (u64, Arc<WaitQueue>),
     file: Arc<OpenFile>,
     wanted: PollEvents,
     event: Event,
@@ -411,7 +419,7 @@ async fn watch(
     let mut cancelled = None;
     let ready = poll_fn(|task| {
         places.clear();
-        cancelled.replace(context.cancellations.register(task.waker()));
+        cancelled.replace(end.register(task.waker()));
         let target = Target::Waker(task.waker().clone());
         let mut table = PollTable::new(Kind::Watcher, wanted, &target, &mut places);
         let ready = file.file().poll(wanted, Some(&mut table));
@@ -445,7 +453,8 @@ pub async fn io_cancel(call: &Call) -> SysResult {
     let context = find(call)?;
     let found = {
         let state = context.state.lock();
-        state.waiting.iter().find(|waiting| waiting.control == control).map(|waiting| waiting.id)
+        let mut waiting = state.waiting.iter();
+        waiting.find(|(_, waiting)| waiting.control == control).map(|(id, _)| *id)
     };
     // Only polls wait; all else is done before anybody could cancel it.
     if !found.is_some_and(|id| context.take(id)) {
@@ -454,7 +463,6 @@ pub async fn io_cancel(call: &Call) -> SysResult {
     let data = call.user().read_value(control).await.unwrap_or(0);
     let result = -i64::from(Errno::ECANCELED.number());
     context.complete(Event { data, control, result, second: 0 }, None);
-    context.cancellations.wake_all();
     Err(Errno::EINPROGRESS)
 }
 

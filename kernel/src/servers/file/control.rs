@@ -10,7 +10,7 @@ use abi::socket::request::{FIOGETOWN, FIOSETOWN, SIOCGPGRP, SIOCSPGRP};
 use abi::terminal::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use fs::lock::{self, LockKind, Owner, Range, Record};
+use fs::lock::{self, LockKind, Owner, Range, Record, Refusal};
 use fs::pipe::PipeEnd;
 use fs::{NodeKind, OpenFile};
 
@@ -62,7 +62,7 @@ pub async fn fcntl(call: &Call) -> SysResult {
         F_GETSIG => Ok(u64::from(file.owner_signal().unsigned_abs())),
         F_NOTIFY => owner::notify(call, &file, argument as u32),
         F_GETLEASE => lease::get(&file),
-        F_SETLEASE => lease::set(call, &file, argument),
+        F_SETLEASE => lease::set(call, &file, argument).await,
         F_SETPIPE_SZ | F_GETPIPE_SZ => pipe_size(call, &file, command, argument),
         F_ADD_SEALS => {
             add_seals(&file, argument)?;
@@ -184,11 +184,12 @@ async fn set_lock(call: &Call, file: &OpenFile, of_description: bool, waits: boo
     }
     let (owner, process) = lock_owner(call, file, of_description);
     let attempt = || lock::set(file, owner, process, kind, &range);
-    let Err(holder) = attempt() else { return Ok(0) };
-    if !waits {
-        return Err(Errno::EAGAIN);
+    match attempt() {
+        Ok(()) => Ok(0),
+        Err(Refusal::TooMany) => Err(Errno::ENOLCK),
+        Err(Refusal::Held(_)) if !waits => Err(Errno::EAGAIN),
+        Err(Refusal::Held(holder)) => wait_for_lock(call, owner, holder, attempt).await,
     }
-    wait_for_lock(call, owner, holder, attempt).await
 }
 
 /// Tries again whenever a lock goes away, until it works, a signal comes or a deadlock shows.
@@ -196,7 +197,7 @@ async fn wait_for_lock(
     call: &Call,
     owner: Owner,
     mut holder: Record,
-    attempt: impl Fn() -> Result<(), Record>,
+    attempt: impl Fn() -> Result<(), Refusal>,
 ) -> SysResult {
     // Descriptions can be passed on, so nobody knows who waits for whom: no deadlock is looked for.
     let is_looked_for = matches!(owner, Owner::Process(_));
@@ -205,18 +206,20 @@ async fn wait_for_lock(
             lock::wait_for(owner, holder.owner)?;
         }
         let wait = lock::released().wait_until(|| match attempt() {
-            Ok(()) => Some(None),
+            Ok(()) => Some(Ok(None)),
             // The holder changed, which may be a new deadlock.
-            Err(record) if record.owner != holder.owner => Some(Some(record)),
-            Err(_) => None,
+            Err(Refusal::Held(record)) if record.owner != holder.owner => Some(Ok(Some(record))),
+            Err(Refusal::Held(_)) => None,
+            Err(Refusal::TooMany) => Some(Err(Errno::ENOLCK)),
         });
         let result = call.thread.interruptible(wait).await;
         if is_looked_for {
             lock::stop_waiting(owner);
         }
         match result {
-            Ok(None) => return Ok(0),
-            Ok(Some(record)) => holder = record,
+            Ok(Ok(None)) => return Ok(0),
+            Ok(Ok(Some(record))) => holder = record,
+            Ok(Err(error)) => return Err(error),
             Err(Interrupted) => return Err(Errno::ERESTARTSYS),
         }
     }

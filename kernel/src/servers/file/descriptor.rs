@@ -22,7 +22,8 @@ use fs::{Location, OpenFile};
 
 use super::lease;
 use super::support::{Start, path};
-use crate::call::{Call, SysResult};
+use crate::call::{Call, SysResult, in_turns};
+use crate::process::file_table::Closed;
 use crate::process::{Interrupted, Resource};
 
 /// One past the largest descriptor that the caller may have.
@@ -171,7 +172,7 @@ pub fn close(call: &Call) -> SysResult {
     Ok(0)
 }
 
-pub fn close_range(call: &Call) -> SysResult {
+pub async fn close_range(call: &Call) -> SysResult {
     let (first, last, flags) = (call.unsigned(0), call.unsigned(1), call.unsigned(2));
     if flags & !(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) != 0 || first > last {
         return Err(Errno::EINVAL);
@@ -187,7 +188,8 @@ pub fn close_range(call: &Call) -> SysResult {
     if marks {
         files.mark_range_close_on_exec(first, last);
     } else {
-        files.close_range(first, last);
+        let part = |next| Ok(files.close_part(next as u32, last, Closed::All).map(u64::from));
+        in_turns(&call.thread, u64::from(first), part).await?;
     }
     Ok(0)
 }

@@ -24,6 +24,8 @@ const PLAIN: i32 = 1;
 const LONGEST: u32 = 128;
 /// Bytes of a handle's head: size, type.
 const HEAD: u64 = 8;
+/// Entries of a directory that are looked at in one go.
+const ENTRIES_AT_ONCE: u64 = 1024;
 
 fn gives_handles(location: &Location) -> bool {
     matches!(location.mount.file_system().type_name(), "tmpfs" | "ramfs")
@@ -109,25 +111,29 @@ async fn find(
     let mut pace = Pace::new();
     let mut directories = Vec::from([root]);
     while let Some(directory) = directories.pop() {
-        let mut found = None;
-        let mut below: Vec<Vec<u8>> = Vec::new();
-        let mut count = 0;
-        directory.read_directory(0, &mut |entry| {
-            count += 1;
-            let is_dot = matches!(entry.name, b"." | b"..");
-            if entry.number == number && !is_dot {
-                found = Some(entry.name.to_vec());
-            } else if entry.kind == NodeKind::Directory && !is_dot {
-                below.push(entry.name.to_vec());
+        let mut cursor = Some(0);
+        while let Some(from) = cursor.take() {
+            let mut found = None;
+            let mut below: Vec<Vec<u8>> = Vec::new();
+            let mut count = 0;
+            directory.read_directory(from, &mut |entry| {
+                count += 1;
+                let is_dot = matches!(entry.name, b"." | b"..");
+                if entry.number == number && !is_dot {
+                    found = Some(entry.name.to_vec());
+                } else if entry.kind == NodeKind::Directory && !is_dot {
+                    below.push(entry.name.to_vec());
+                }
+                cursor = (count == ENTRIES_AT_ONCE).then_some(entry.next);
+                found.is_none() && cursor.is_none()
+            })?;
+            if let Some(name) = found {
+                // It may have gone just now.
+                return Ok(directory.lookup(&name).ok().filter(|inode| inode.id().number == number));
             }
-            found.is_none()
-        })?;
-        if let Some(name) = found {
-            // It may have gone just now.
-            return Ok(directory.lookup(&name).ok().filter(|inode| inode.id().number == number));
+            directories.extend(below.iter().filter_map(|name| directory.lookup(name).ok()));
+            pace.spend(&call.thread, count / 16 + 1).await.map_err(|_| Errno::EINTR)?;
         }
-        directories.extend(below.iter().filter_map(|name| directory.lookup(name).ok()));
-        pace.spend(&call.thread, count / 16 + 1).await.map_err(|_| Errno::EINTR)?;
     }
     Ok(None)
 }

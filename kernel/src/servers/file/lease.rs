@@ -14,11 +14,11 @@ use fs::open::Request;
 use fs::walk::Lookup;
 use fs::{NodeKind, OpenFile, lease, tree, walk};
 
-use crate::call::{Call, SysResult};
+use crate::call::{Call, Pace, SysResult};
 use crate::process::{Capability, Interrupted, table};
 
 /// `fcntl(F_SETLEASE)`
-pub fn set(call: &Call, file: &Arc<OpenFile>, argument: u64) -> SysResult {
+pub async fn set(call: &Call, file: &Arc<OpenFile>, argument: u64) -> SysResult {
     let kind = match argument as i16 {
         F_UNLCK => None,
         F_RDLCK => Some(LockKind::Shared),
@@ -34,13 +34,13 @@ pub fn set(call: &Call, file: &Arc<OpenFile>, argument: u64) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let Some(kind) = kind else {
-        return if lease::give_up(file.id()) { Ok(0) } else { Err(Errno::EAGAIN) };
+        return if lease::give_up(file) { Ok(0) } else { Err(Errno::EAGAIN) };
     };
     let is_open_elsewhere = match kind {
         LockKind::Shared => {
             inode.writers().is_some_and(|writers| writers.load(Ordering::Acquire) > 0)
         }
-        LockKind::Exclusive => is_opened_twice(file),
+        LockKind::Exclusive => is_opened_twice(call, file).await?,
     };
     if is_open_elsewhere {
         return Err(Errno::EAGAIN);
@@ -64,19 +64,29 @@ pub fn get(file: &OpenFile) -> SysResult {
 }
 
 /// Whether the descriptors of any process refer to another description of the same file.
-fn is_opened_twice(file: &OpenFile) -> bool {
+async fn is_opened_twice(call: &Call, file: &OpenFile) -> Result<bool, Errno> {
     let inode = file.inode().id();
     let is_other = |open: &OpenFile| {
         open.id() != file.id() && !open.is_path_only() && open.inode().id() == inode
     };
-    table::processes().iter().any(|process| {
+    let mut pace = Pace::new();
+    for process in table::processes() {
+        let mut looks = 0;
         let found = process.find_thread(|thread| {
             let listed = thread.files().list();
+            looks += listed.len() as u64;
             listed.iter().any(|(_, open, _)| is_other(open)).then_some(())
         });
-        found.is_some()
-    })
+        if found.is_some() {
+            return Ok(true);
+        }
+        pace.spend(&call.thread, 1 + looks / DESCRIPTORS_PER_PAGE).await.map_err(Errno::from)?;
+    }
+    Ok(false)
 }
+
+/// Descriptors that cost as much to look at as a page.
+const DESCRIPTORS_PER_PAGE: u64 = 16;
 
 /// Waits until no lease stands against opening a file.
 ///

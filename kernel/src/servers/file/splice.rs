@@ -126,7 +126,7 @@ pub async fn to_pipe_from(
     let transfer = Transfer { nonblocking: from.is_nonblocking(), ..Transfer::PLAIN };
     let mut attempts: Option<Box<Attempts>> = None;
     loop {
-        let mut filling = match end.fill(length) {
+        let mut filling = match end.fill(length.min(PIECE)) {
             Ok(filling) => filling,
             Err(Errno::EAGAIN) => {
                 wait_for(call, to, PollEvents::WRITABLE, nonblocking).await?;
@@ -262,9 +262,10 @@ async fn between(
             Ok(count) => {
                 done += count;
                 // What is kept would be passed on again.
-                if done == length || keeps {
+                if done == length || keeps || call.thread.has_attention() {
                     return Ok(done as u64);
                 }
+                base::task::yield_now().await;
             }
             Err(Side::From(Errno::EAGAIN) | Side::To(_)) if done > 0 => return Ok(done as u64),
             Err(Side::From(Errno::EAGAIN)) => {
@@ -316,7 +317,7 @@ pub async fn vmsplice(call: &Call) -> SysResult {
         }
         let end = pipe_end(&file).ok_or(Errno::EBADF)?;
         let mut filling = loop {
-            match end.fill(source.remaining()) {
+            match end.fill(source.remaining().min(PIECE)) {
                 Ok(filling) => break filling,
                 Err(Errno::EAGAIN) => {
                     wait_for(call, &file, PollEvents::WRITABLE, nonblocking).await?;
@@ -358,9 +359,10 @@ pub async fn vmsplice(call: &Call) -> SysResult {
             }
             Err(error) => return Err(error),
         }
-        if !sink.is_stopped() || sink.remaining() == 0 {
+        if !sink.is_stopped() || sink.remaining() == 0 || call.thread.has_attention() {
             return Ok(done as u64);
         }
+        base::task::yield_now().await;
         match sink.fault_in_next().await {
             Err(error) if done == 0 => return Err(error),
             Err(_) => return Ok(done as u64),

@@ -5,6 +5,8 @@ use abi::ipc::*;
 
 use crate::call::{Call, SysResult};
 use crate::ipc::shared_memory::{self, Named};
+use crate::memory::Place;
+use crate::servers::memory;
 
 /// `shmget(key, size, flags)`
 pub fn shmget(call: &Call) -> SysResult {
@@ -15,26 +17,32 @@ pub fn shmget(call: &Call) -> SysResult {
 }
 
 /// `shmat(id, address, flags)`
-pub fn shmat(call: &Call) -> SysResult {
+pub async fn shmat(call: &Call) -> SysResult {
     let credentials = call.thread.credentials();
-    super::super::memory::update_limits(call);
-    shared_memory::attach(
-        &call.thread.space(),
+    memory::update_limits(call);
+    let mut change = call.thread.space().begin_change().await;
+    let request = shared_memory::attach(
+        change.space(),
         call.int(0),
         call.argument(1),
         call.unsigned(2),
         call.process().pid,
         &credentials,
-    )
+    )?;
+    if let Place::Fixed(start) = request.place {
+        memory::make_room(call, &mut change, start..start + request.length, &request).await?;
+    }
+    change.space().map(request)
 }
 
 /// `shmdt(address)`
-pub fn shmdt(call: &Call) -> SysResult {
+pub async fn shmdt(call: &Call) -> SysResult {
     let address = call.argument(0);
     if !crate::memory::is_page_aligned(address) || address >= crate::memory::USER_END {
         return Err(Errno::EINVAL);
     }
-    let space = call.thread.space();
+    let change = call.thread.space().begin_change().await;
+    let space = change.space();
     space.set_owner(call.process().pid.0);
     space.detach(address)?;
     Ok(0)

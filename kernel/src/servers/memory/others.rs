@@ -5,9 +5,9 @@ use abi::Errno;
 use abi::memory::Advice;
 use alloc::sync::Arc;
 
-use super::{mprotect, populate};
+use super::{change, populate};
 use crate::call::{Call, SysResult};
-use crate::memory::{MOST_VECTORS, PAGE, is_page_aligned, page_floor};
+use crate::memory::{MOST_VECTORS, PAGE, USER_END, is_page_aligned, page_floor};
 use crate::process::access::Observer;
 use crate::process::pidfd::{self, ProcessFile};
 use crate::process::{Capability, Process};
@@ -49,6 +49,10 @@ pub async fn process_madvise(call: &Call) -> SysResult {
             true if vector.length == 0 => Ok(()),
             true => match super::rounded(vector.address, vector.length) {
                 None => Err(Errno::EINVAL),
+                Some(range) if range.end > USER_END => Err(Errno::ENOMEM),
+                Some(range) if advice == Advice::WillNeed => {
+                    super::advise_in_turns(call, &resources.space, range, advice).await
+                }
                 Some(range) => resources.space.advise(range, advice).await,
             },
         };
@@ -81,7 +85,12 @@ pub async fn remap_file_pages(call: &Call) -> SysResult {
     }
     super::update_limits(call);
     let space = call.thread.space();
-    space.show_other_pages(start..end, first)?;
+    {
+        let mut change = space.begin_change().await;
+        let request = space.other_pages(start..end, first)?;
+        change::make_room(call, &mut change, start..end, &request).await?;
+        space.map(request)?;
+    }
     populate(call, &space, start..end).await;
     Ok(0)
 }
@@ -96,10 +105,10 @@ pub fn pkey_alloc(call: &Call) -> SysResult {
 }
 
 /// `pkey_mprotect(start, length, protection, key)`: with key −1 it is `mprotect`.
-pub fn pkey_mprotect(call: &Call) -> SysResult {
+pub async fn pkey_mprotect(call: &Call) -> SysResult {
     let is_plain = call.int(3) == -1;
     if is_plain || !is_page_aligned(call.argument(0)) || call.argument(1) == 0 {
-        return mprotect(call);
+        return change::mprotect(call).await;
     }
     Err(Errno::EINVAL)
 }

@@ -5,7 +5,7 @@ use abi::memory::placement::*;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use crate::call::{Call, Pace, SysResult};
+use crate::call::{Call, Pace, SysResult, in_turns};
 use crate::memory::{Access, NODES, PAGE, Placement, is_page_aligned, page_floor};
 use crate::process::access::Observer;
 use crate::process::{Capability, Thread, Tid, table};
@@ -133,7 +133,10 @@ pub async fn mbind(call: &Call) -> SysResult {
     }
     let Some(range) = range(start, call.argument(1))? else { return Ok(0) };
     let placement = Placement::new(mode, nodes)?;
-    call.thread.space().set_placement(range, placement)?;
+    let mut change = call.thread.space().begin_change().await;
+    change.space().check_placement(&range)?;
+    let part = |at| Ok(change.place_part(at..range.end, placement));
+    in_turns(&call.thread, range.start, part).await?;
     Ok(0)
 }
 

@@ -17,7 +17,7 @@ use net::socket::{Address, Blocked, Incoming, Kind, Outgoing, Receive, Record};
 
 use super::super::file::support::raise;
 use super::{Handle, Patience, address, attempt, control};
-use crate::call::{Call, SysResult};
+use crate::call::{Call, Pace, SysResult};
 use crate::memory::{ShortRange, UserSink, UserSource};
 use crate::process::Thread;
 use crate::socket;
@@ -26,6 +26,11 @@ use crate::socket;
 const MOST_MESSAGES: u64 = 1024;
 /// Bytes that every stream takes in one piece: a short write of so many is never cut.
 const UNCUT: usize = 2048;
+
+/// Pages as which a message counts.
+fn pages(bytes: usize) -> u64 {
+    1 + (bytes / hal::PAGE_SIZE) as u64
+}
 
 /// Sends a message: the bytes of the source and what else is in `outgoing`.
 async fn send(
@@ -43,6 +48,7 @@ async fn send(
     let is_nonblocking = handle.file.is_nonblocking() || flags.contains(MessageFlags::DONTWAIT);
     let patience = Patience::new(is_nonblocking, &socket.options().send_limit);
     let mut done = 0;
+    let mut pace = Pace::new();
     loop {
         let sent = attempt(call, &patience, || socket.send(&mut source, &mut outgoing)).await;
         match sent {
@@ -56,6 +62,10 @@ async fn send(
                     }
                 }
                 if !is_stream || source.remaining() == 0 {
+                    break;
+                }
+                // Whoever receives makes room all the time.
+                if pace.spend(&call.thread, pages(count)).await.is_err() {
                     break;
                 }
             }
@@ -211,20 +221,23 @@ pub async fn sendmmsg(call: &Call) -> SysResult {
     let count = u64::from(call.unsigned(2)).min(MOST_MESSAGES);
     let flags = flags(call.unsigned(3));
     let mut done = 0;
+    let mut pace = Pace::new();
     while done < count {
         let result = async {
             let entry = entry(call.argument(1), done)?;
             let header = call.user().read_value(entry).await?;
             let length = send_message(call, &handle, header, flags).await?;
             let length = u32::try_from(length).unwrap_or(u32::MAX);
-            call.user().write_value(length_of(entry), &length).await
+            call.user().write_value(length_of(entry), &length).await?;
+            Ok(pages(length as usize))
         };
-        match result.await {
-            Ok(()) => done += 1,
+        let moved = match result.await {
+            Ok(moved) => moved,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
-        }
-        if call.thread.has_attention() {
+        };
+        done += 1;
+        if pace.spend(&call.thread, moved).await.is_err() || call.thread.has_attention() {
             break;
         }
     }
@@ -290,6 +303,7 @@ async fn receive_bytes(
         Ok(low_water) => low_water.min(sink.remaining()),
         Err(_) => sink.remaining(),
     };
+    let mut pace = Pace::new();
     loop {
         let message = &mut received.message;
         let take = || match socket.receive(sink, how, message) {
@@ -314,6 +328,10 @@ async fn receive_bytes(
         }
         let is_over = count == 0 || how.peek || received.message.is_complete;
         if is_over || received.count >= target.max(1) || sink.remaining() == 0 {
+            return Ok(());
+        }
+        // Whoever sends brings more all the time.
+        if pace.spend(&call.thread, pages(count)).await.is_err() {
             return Ok(());
         }
     }
@@ -439,18 +457,24 @@ pub async fn recvmmsg(call: &Call) -> SysResult {
     let count = u64::from(call.unsigned(2)).min(MOST_MESSAGES);
     let mut flags = flags(call.unsigned(3));
     let mut done = 0;
+    let mut pace = Pace::new();
     while done < count {
         let result = async {
             let entry = entry(call.argument(1), done)?;
             let length =
                 receive_message(call, &handle, entry, flags - MessageFlags::WAITFORONE).await?;
             let length = u32::try_from(length).unwrap_or(u32::MAX);
-            call.user().write_value(length_of(entry), &length).await
+            call.user().write_value(length_of(entry), &length).await?;
+            Ok(pages(length as usize))
         };
-        match result.await {
-            Ok(()) => done += 1,
+        let moved = match result.await {
+            Ok(moved) => moved,
             Err(error) if done == 0 => return Err(error),
             Err(_) => break,
+        };
+        done += 1;
+        if pace.spend(&call.thread, moved).await.is_err() {
+            break;
         }
         if flags.contains(MessageFlags::WAITFORONE) {
             flags |= MessageFlags::DONTWAIT;
