@@ -135,9 +135,8 @@ impl FileLocks {
     /// Whether an owner may take a range, or give it back, which can make two records of one.
     fn has_room(&self, owner: Owner, takes: bool, range: &Range) -> bool {
         let own = || self.records.iter().filter(|record| record.owner == owner);
-        let is_split = |record: &Record| {
-            record.range.start < range.start && range.last < record.range.last
-        };
+        let is_split =
+            |record: &Record| record.range.start < range.start && range.last < record.range.last;
         match takes {
             true => own().count() < MOST_RECORDS,
             false => !own().any(is_split) || own().count() < 2 * MOST_RECORDS,

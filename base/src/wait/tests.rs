@@ -229,10 +229,8 @@ fn each_waiter_is_looked_at_once() {
     let queue = WaitQueue::new();
     let (count, waker) = counter();
     let target = || Target::Waker(waker.clone());
-    let watchers: Vec<_> =
-        (0..EACH).map(|_| queue.watch(Kind::Watcher, ANY, target())).collect();
-    let mut takers: Vec<_> =
-        (0..EACH).map(|_| queue.watch(Kind::Taker, ANY, target())).collect();
+    let watchers: Vec<_> = (0..EACH).map(|_| queue.watch(Kind::Watcher, ANY, target())).collect();
+    let mut takers: Vec<_> = (0..EACH).map(|_| queue.watch(Kind::Taker, ANY, target())).collect();
     let mut round = Round::new(ANY, usize::MAX);
     assert_eq!(queue.inside().go_round(&mut round), EACH);
     assert_eq!((count.0.load(Ordering::Relaxed) as usize, round.looks), (2 * EACH, 2 * EACH));

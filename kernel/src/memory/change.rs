@@ -114,11 +114,7 @@ impl AddressSpace {
 
     /// Changes areas of `range` (which must not be split beyond the limit, see `check_split`). Returns
     /// where the rest begins, if one part was not all.
-    pub(super) fn update_part(
-        &self,
-        range: Range<u64>,
-        update: impl Fn(&mut Area),
-    ) -> Option<u64> {
+    pub(super) fn update_part(&self, range: Range<u64>, update: impl Fn(&mut Area)) -> Option<u64> {
         let mut inner = self.lock();
         let most = (PAGES_AT_ONCE / AREA_COST) as usize;
         let next = inner.areas.overlapping(range.clone()).nth(most).map(|(start, _)| start);
@@ -288,9 +284,9 @@ impl Inner {
     /// # Errors
     /// `ENOMEM`.
     pub(super) fn check_split(&self, range: &Range<u64>) -> Result<(), Errno> {
-        let splits = [range.start, range.end].into_iter().filter(|at| {
-            self.areas.find(*at).is_some_and(|(start, _)| start < *at)
-        });
+        let splits = [range.start, range.end]
+            .into_iter()
+            .filter(|at| self.areas.find(*at).is_some_and(|(start, _)| start < *at));
         if self.areas.len() + splits.count() > MOST_AREAS { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 

@@ -133,9 +133,9 @@ impl Change {
             inner.check_resize(&request, &limits)?;
             match request.movement {
                 Move::To(address) => address,
-                _ => inner
-                    .find_room(request.hint, request.new_length, false)
-                    .ok_or(Errno::ENOMEM)?,
+                _ => {
+                    inner.find_room(request.hint, request.new_length, false).ok_or(Errno::ENOMEM)?
+                }
             }
         } else {
             if request.old_length >= request.new_length && request.old_length > 0 {

@@ -12,12 +12,12 @@ use super::exit;
 use super::file_table::FileTable;
 use super::first::{self, DEFAULT_TIMER_SLACK_NS, Parts};
 use super::fork::{self, CloneRequest};
-use crate::memory::tests::Whole as _;
 use super::ids::Tid;
 use super::schedule::Schedule;
 use super::table;
 use super::thread::{NewThread, Thread, short_name};
 use crate::ipc::undo::UndoShare;
+use crate::memory::tests::Whole as _;
 use crate::signal::ThreadSignals;
 
 static STARTED: Once<Location> = Once::new();

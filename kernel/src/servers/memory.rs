@@ -24,8 +24,8 @@ use policy::table::number;
 use crate::call::{self, Call, Pace, SysResult, in_turns};
 use crate::memory::{
     AddressSpace, AreaFlags, Backing, FileSource, LimitValues, MapRequest, Object, PAGE,
-    PAGES_AT_ONCE, Place, SharedStore, USER_END, UserMemory, is_page_aligned,
-    is_user_range, page_ceil, page_floor,
+    PAGES_AT_ONCE, Place, SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range,
+    page_ceil, page_floor,
 };
 use crate::process::Pid;
 use crate::process::limits::{Limits, Resource};
@@ -509,12 +509,7 @@ async fn munlockall(call: &Call) -> SysResult {
     Ok(0)
 }
 
-async fn set_all_locked(
-    call: &Call,
-    current: bool,
-    future: bool,
-    limit: u64,
-) -> Result<(), Errno> {
+async fn set_all_locked(call: &Call, current: bool, future: bool, limit: u64) -> Result<(), Errno> {
     let mut change = call.thread.space().begin_change().await;
     change.space().set_future_locked(current, future, limit)?;
     if current || !future {

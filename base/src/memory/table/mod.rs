@@ -468,7 +468,8 @@ impl PageTable {
             let span_end = (first.0 & !(LEAF_SPAN - 1)) + LEAF_SPAN;
             let Some(table) = self.leaf_table(first.0) else { break };
             let from = index(first.0, 0);
-            let last = if range.end.0 >= span_end { ENTRIES } else { index(range.end.0 - 1, 0) + 1 };
+            let last =
+                if range.end.0 >= span_end { ENTRIES } else { index(range.end.0 - 1, 0) + 1 };
             let full = find_occupied(&table[from..last], from, |at, _| {
                 left -= 1;
                 (left == 0).then_some(at)

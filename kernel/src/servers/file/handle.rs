@@ -129,7 +129,10 @@ async fn find(
             })?;
             if let Some(name) = found {
                 // It may have gone just now.
-                return Ok(directory.lookup(&name).ok().filter(|inode| inode.id().number == number));
+                return Ok(directory
+                    .lookup(&name)
+                    .ok()
+                    .filter(|inode| inode.id().number == number));
             }
             directories.extend(below.iter().filter_map(|name| directory.lookup(name).ok()));
             pace.spend(&call.thread, count / 16 + 1).await.map_err(|_| Errno::EINTR)?;
