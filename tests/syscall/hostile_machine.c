@@ -72,9 +72,10 @@ CASE(long_changes_of_memory_come_in_pieces)
 CASE(many_descriptors_are_closed_in_pieces)
 {
     enum { MANY = 2048 };
-    struct rlimit limit = {MANY + 64, MANY + 64};
+    struct rlimit limit = {MANY + 128, MANY + 128};
     CHECK_OK(setrlimit(RLIMIT_NOFILE, &limit));
-    int first = open("/dev/null", O_RDONLY);
+    int null = open("/dev/null", O_RDONLY), first = 100;
+    CHECK_EQ(fcntl(null, F_DUPFD_CLOEXEC, first), first);
     for (int i = first + 1; i < first + MANY; i++)
         CHECK_EQ(fcntl(first, F_DUPFD_CLOEXEC, i), i);
     CHECK_PIECES("close_range", 7, CHECK_OK(syscall(SYS_close_range, first + 2, first + MANY, 0)));
