@@ -6,7 +6,7 @@
 use base::task;
 use hal::{Contract, Machine};
 use policy::choice::Wanted;
-use policy::place::{self, CoreSet, Layout};
+use policy::place::{CoreSet, Layout, Wishes};
 
 use crate::{
     core_loop, devices, init, machine, options, posted, process, run_user, servers, stages, trace,
@@ -48,16 +48,12 @@ pub fn main() -> ! {
 }
 
 fn choose_layout(cpu_count: usize, options: &options::Options) -> Layout {
-    if matches!(
-        options,
-        options::Options { path: Wanted::Auto, application: None, kernel: None, .. }
-    ) {
-        return place::shared(cpu_count);
-    }
-    Layout::choose(cpu_count, options.application, options.kernel).unwrap_or_else(|error| {
+    let is_shared = options.path == Wanted::Auto;
+    Layout::choose(cpu_count, options.cores, is_shared).unwrap_or_else(|error| {
         log::error!("the core lists cannot be used with {cpu_count} cores: {error:?}; ignored");
         let all = CoreSet::first(cpu_count);
-        Layout::choose(cpu_count, None, None).unwrap_or(Layout { application: all, kernel: all })
+        let every = Layout { application: all, kernel: all, interrupt: all };
+        Layout::choose(cpu_count, Wishes::default(), is_shared).unwrap_or(every)
     })
 }
 

@@ -37,13 +37,14 @@ pub fn set(layout: Layout, path: Wanted) {
 
 /// Which cores are for what.
 pub fn layout() -> &'static Layout {
-    const ALONE: &Layout = &Layout { application: CoreSet(1), kernel: CoreSet(1) };
+    const ALL: CoreSet = CoreSet(1);
+    const ALONE: &Layout = &Layout { application: ALL, kernel: ALL, interrupt: ALL };
     LAYOUT.get().unwrap_or(ALONE)
 }
 
-/// The core that looks at devices: the first kernel core.
+/// The core that looks after devices and takes their interrupts: the first interrupt core.
 pub fn device_core() -> CpuId {
-    layout().kernel.iter().next().and_then(CpuId::new).unwrap_or(CpuId::FIRST)
+    layout().interrupt.iter().next().and_then(CpuId::new).unwrap_or(CpuId::FIRST)
 }
 
 /// The path in force.

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use log::LevelFilter;
 use policy::choice::Wanted;
-use policy::place::CoreSet;
+use policy::place::{CoreSet, Wishes};
 use policy::route::CallPath;
 
 /// What the command line asks for.
@@ -15,10 +15,9 @@ use policy::route::CallPath;
 pub struct Options {
     /// The call path in force (`ferry.path=auto|local|remote|posted`).
     pub path: Wanted,
-    /// Application cores (`ferry.app=0,2-3`).
-    pub application: Option<CoreSet>,
-    /// Kernel cores (`ferry.kernel=1`).
-    pub kernel: Option<CoreSet>,
+    /// Application cores (`ferry.app=0,2-3`), kernel cores (`ferry.kernel=1`) and interrupt cores
+    /// (`ferry.interrupt=1`).
+    pub cores: Wishes,
     /// What is logged (`ferry.log=error|warn|info|debug|trace`).
     pub log: LevelFilter,
     /// Whether the stages of calls are timed (`ferry.stages=1`).
@@ -33,8 +32,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             path: Wanted::Auto,
-            application: None,
-            kernel: None,
+            cores: Wishes::default(),
             log: LevelFilter::Warn,
             stages: false,
             is_root_of_host: false,
@@ -120,8 +118,9 @@ fn apply(options: &mut Options, name: &str, value: &str) -> Option<()> {
                 _ => return None,
             }
         }
-        "app" => options.application = Some(core_list(value)?),
-        "kernel" => options.kernel = Some(core_list(value)?),
+        "app" => options.cores.application = Some(core_list(value)?),
+        "kernel" => options.cores.kernel = Some(core_list(value)?),
+        "interrupt" => options.cores.interrupt = Some(core_list(value)?),
         "log" => options.log = value.parse().ok()?,
         "share" => drop(Share::parse(value)?),
         "root" => {
@@ -160,11 +159,13 @@ mod tests {
 
     #[test]
     fn options_are_read_and_other_words_left_alone() {
-        let line = "console=ttyS0 ferry.path=local ferry.app=0,2-3 ferry.kernel=1 ferry.log=debug";
+        let line = "console=ttyS0 ferry.path=local ferry.app=0,2-3 ferry.kernel=1 \
+                    ferry.interrupt=2 ferry.log=debug";
         let options = parse(line, |word| panic!("{word}"));
         assert_eq!(options.path, Wanted::Fixed(CallPath::Local));
-        assert_eq!(options.application, Some(CoreSet(0b1101)));
-        assert_eq!(options.kernel, Some(CoreSet(0b0010)));
+        assert_eq!(options.cores.application, Some(CoreSet(0b1101)));
+        assert_eq!(options.cores.kernel, Some(CoreSet(0b0010)));
+        assert_eq!(options.cores.interrupt, Some(CoreSet(0b0100)));
         assert_eq!(options.log, LevelFilter::Debug);
     }
 

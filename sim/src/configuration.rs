@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use abi::trace::LockScheme;
 use policy::choice::Wanted;
-use policy::place::{self, CoreSet, Layout, LayoutError};
+use policy::place::{CoreSet, Layout, LayoutError, Wishes};
 use policy::route::CallPath;
 use serde::Deserialize;
 
@@ -35,6 +35,8 @@ pub struct Ferry {
     pub application_cores: Option<Vec<usize>>,
     /// Cores that serve calls.
     pub kernel_cores: Option<Vec<usize>>,
+    /// Cores that look after devices: they have neither of these two roles unless that is said.
+    pub interrupt_cores: Option<Vec<usize>>,
     /// Path of the calls.
     #[serde(default)]
     pub path: PathName,
@@ -209,14 +211,14 @@ impl Ferry {
         };
         let application = set("application_cores", &self.application_cores)?;
         let kernel = set("kernel_cores", &self.kernel_cores)?;
-        if application.is_none() && kernel.is_none() && self.path == PathName::Auto {
-            return Ok(place::shared(self.cores));
-        }
-        Layout::choose(self.cores, application, kernel).map_err(|error| {
+        let interrupt = set("interrupt_cores", &self.interrupt_cores)?;
+        let wishes = Wishes { application, kernel, interrupt };
+        Layout::choose(self.cores, wishes, self.path == PathName::Auto).map_err(|error| {
             let (key, what) = match error {
                 LayoutError::NoSuchCore => ("cores", "a set names a core that is not there"),
                 LayoutError::NoApplicationCore => ("application_cores", "name at least one"),
                 LayoutError::NoKernelCore => ("kernel_cores", "name at least one"),
+                LayoutError::NoInterruptCore => ("interrupt_cores", "name at least one"),
             };
             Error::Value { key, value: "empty".to_owned(), what: what.to_owned() }
         })

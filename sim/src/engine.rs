@@ -448,7 +448,11 @@ mod tests {
 
     #[test]
     fn a_kernel_core_serves_calls_one_after_the_other() {
-        let layout = Layout { application: CoreSet(0b011), kernel: CoreSet(0b100) };
+        let layout = Layout {
+            application: CoreSet(0b011),
+            kernel: CoreSet(0b100),
+            interrupt: CoreSet(0b100),
+        };
         let costs = Costs { flight: 50, ..Costs::default() };
         let locking = Locking::Scheme(LockScheme::Fine);
         let wanted = Wanted::Fixed(CallPath::Remote);
@@ -463,7 +467,7 @@ mod tests {
 
     #[test]
     fn calls_that_must_stay_stay() {
-        let layout = Layout { application: CoreSet(1), kernel: CoreSet(2) };
+        let layout = Layout { application: CoreSet(1), kernel: CoreSet(2), interrupt: CoreSet(2) };
         let locking = Locking::Scheme(LockScheme::Fine);
         let wanted = Wanted::Fixed(CallPath::Posted);
         let costs = Costs::default();
@@ -476,7 +480,7 @@ mod tests {
     fn choosing(costs: Costs) -> Machine {
         Machine {
             ticks_per_second: GHZ,
-            layout: Layout { application: CoreSet(3), kernel: CoreSet(4) },
+            layout: Layout { application: CoreSet(3), kernel: CoreSet(4), interrupt: CoreSet(4) },
             wanted: Wanted::Auto,
             locking: Locking::Scheme(LockScheme::Fine),
             costs,

@@ -140,7 +140,7 @@ pub fn symmetric(cores: usize, ticks_per_second: u64, locking: Locking, costs: C
     let all = CoreSet::first(cores);
     Machine {
         ticks_per_second,
-        layout: Layout { application: all, kernel: all },
+        layout: Layout { application: all, kernel: all, interrupt: all },
         wanted: Wanted::Fixed(CallPath::Local),
         locking,
         costs,

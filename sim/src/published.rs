@@ -80,7 +80,7 @@ impl Published {
         };
         Machine {
             ticks_per_second: TICKS_PER_SECOND,
-            layout: Layout { application: all, kernel: all },
+            layout: Layout { application: all, kernel: all, interrupt: all },
             wanted: Wanted::Fixed(CallPath::Local),
             locking: if self.is_coarse_grained {
                 Locking::PublishedCoarse

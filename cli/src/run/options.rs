@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use policy::place::{self, CoreSet, Layout, LayoutError};
+use policy::place::{CoreSet, Layout, LayoutError, Wishes};
 
 use crate::image::AddedFile;
 use crate::image::program::GUEST_PATH;
@@ -42,6 +42,9 @@ pub struct Arguments {
     /// Cores that serve its calls [default: the last].
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     kernel_cores: Option<CoreSet>,
+    /// Cores that look after devices and take their interrupts [default: the first that serves calls].
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    interrupt_cores: Option<CoreSet>,
     /// Memory of the machine, in M or G.
     #[arg(long = "memory", value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
     pub memory_mib: u64,
@@ -234,10 +237,12 @@ pub fn share_tag(index: usize) -> String {
 impl Arguments {
     /// Which cores are for what.
     pub fn layout(&self) -> Result<Layout> {
-        if self.path == CallPath::Auto && self.app_cores.is_none() && self.kernel_cores.is_none() {
-            return Ok(place::shared(self.cpus));
-        }
-        let chosen = Layout::choose(self.cpus, self.app_cores, self.kernel_cores);
+        let wishes = Wishes {
+            application: self.app_cores,
+            kernel: self.kernel_cores,
+            interrupt: self.interrupt_cores,
+        };
+        let chosen = Layout::choose(self.cpus, wishes, self.path == CallPath::Auto);
         Ok(chosen.map_err(|error| {
             Usage(match error {
                 LayoutError::NoSuchCore => {
@@ -245,6 +250,7 @@ impl Arguments {
                 }
                 LayoutError::NoApplicationCore => "--app-cores names no core".to_string(),
                 LayoutError::NoKernelCore => "--kernel-cores names no core".to_string(),
+                LayoutError::NoInterruptCore => "--interrupt-cores names no core".to_string(),
             })
         })?)
     }
@@ -258,9 +264,10 @@ impl Arguments {
             CallPath::Posted => "posted",
         };
         let mut line = format!(
-            "ferry.path={path} ferry.app={} ferry.kernel={} ferry.log={}",
+            "ferry.path={path} ferry.app={} ferry.kernel={} ferry.interrupt={} ferry.log={}",
             core_list(layout.application),
             core_list(layout.kernel),
+            core_list(layout.interrupt),
             self.log_level.unwrap_or(LogLevel::Warn).word()
         );
         if self.trace.is_some() {
@@ -458,9 +465,9 @@ mod tests {
 
     #[test]
     fn by_default_all_cores_run_programs_and_the_last_serves_calls_too() {
-        let line = "ferry.path=auto ferry.app=0-1 ferry.kernel=1 ferry.log=warn";
+        let line = "ferry.path=auto ferry.app=0-1 ferry.kernel=1 ferry.interrupt=1 ferry.log=warn";
         assert_eq!(command_line(&[]), line);
-        let line = "ferry.path=remote ferry.app=0 ferry.kernel=1 ferry.log=warn";
+        let line = "ferry.path=remote ferry.app=0 ferry.kernel=1 ferry.interrupt=1 ferry.log=warn";
         assert_eq!(command_line(&["--path", "remote"]), line);
         assert_eq!(parse(&[]).program, ["true", "--version"]);
     }
@@ -478,8 +485,15 @@ mod tests {
     }
 
     #[test]
-    fn one_core_has_both_roles() {
-        assert!(command_line(&["--cpus", "1"]).contains("ferry.app=0 ferry.kernel=0"));
+    fn one_core_has_all_roles() {
+        let line = command_line(&["--cpus", "1"]);
+        assert!(line.contains("ferry.app=0 ferry.kernel=0 ferry.interrupt=0"), "{line}");
+    }
+
+    #[test]
+    fn interrupt_cores_run_no_programs_and_serve_no_calls_unless_that_is_said() {
+        let line = command_line(&["--cpus", "4", "--interrupt-cores", "3", "--path", "remote"]);
+        assert!(line.contains("ferry.app=0-1 ferry.kernel=2 ferry.interrupt=3"), "{line}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::Bench;
-use super::boot::{Boot, CONFIGURATIONS};
+use super::boot::{Boot, CONFIGURATIONS, Configuration};
 use super::faults;
 use super::report::{Case, Filter, Report};
 use crate::process;
@@ -47,6 +47,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("terminal", terminal),
     ("idle", idle),
     ("counters", counters),
+    ("interrupt-cores", interrupt_cores),
     ("trace", trace),
     ("panic-of-a-handler", faults::panic_of_a_handler),
     ("panic-of-the-kernel", faults::panic_of_the_kernel),
@@ -396,6 +397,28 @@ fn counters(bench: &Bench) -> Result<()> {
         ensure!(may_post || total("posted")? == 0, "{name}: nothing was posted\n{table}");
         ensure!(seen(&["switches"])? > 0 && seen(&["traps"])? >= 20, "{name}: {output}");
     }
+    Ok(())
+}
+
+/// A core that is for interrupts takes those of the devices, runs no program and serves no calls.
+fn interrupt_cores(bench: &Bench) -> Result<()> {
+    let configuration = Configuration { cpus: 3, path: "auto" };
+    // Reading gives the interrupt core time to park, so that the end of the input interrupts it.
+    let script = "read line; nproc; cat /proc/ferry/counters";
+    let program = ["busybox", "sh", "-c", script];
+    let options = ["--interrupt-cores", "2"];
+    let boot = bench.ferry.boot("run", configuration, &options, &program, b"a line\n", DEADLINE)?;
+    expect_status(&boot, 0)?;
+    let output = &boot.finished.stdout;
+    ensure!(output.lines().next() == Some("2"), "two cores run programs: {output}");
+    let seen = |counter: &str| -> Result<u64> {
+        let found = output.lines().find_map(|line| line.strip_prefix(&format!("core2 {counter} ")));
+        Ok(found.with_context(|| format!("no core2 {counter} in {output}"))?.parse()?)
+    };
+    for counter in ["traps", "local", "remote", "posted", "switches"] {
+        ensure!(seen(counter)? == 0, "{counter} on the interrupt core: {output}");
+    }
+    ensure!(seen("interrupts")? > 0, "nothing interrupted the interrupt core: {output}");
     Ok(())
 }
 
