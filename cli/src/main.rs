@@ -36,7 +36,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Run(Box<run::Arguments>),
+    Run(Box<run::Options>),
     Bench(bench::Arguments),
     Explain(explain::Arguments),
     Trace(traces::Arguments),

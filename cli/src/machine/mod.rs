@@ -48,6 +48,18 @@ pub struct Machine<'a> {
     pub plugin: Option<String>,
     /// Directories of this machine that the guest sees.
     pub shares: Vec<SharedDirectory>,
+    /// Options of QEMU for its disks.
+    pub disks: Vec<OsString>,
+}
+
+/// A value within an option of QEMU, which takes two commas for one that belongs to the value.
+pub fn quoted(value: &OsStr) -> OsString {
+    let mut quoted = OsString::new();
+    for (index, part) in value.as_bytes().split(|&byte| byte == b',').enumerate() {
+        quoted.push(if index > 0 { ",," } else { "" });
+        quoted.push(OsStr::from_bytes(part));
+    }
+    quoted
 }
 
 /// A directory of this machine that the guest sees.
@@ -67,13 +79,7 @@ impl SharedDirectory {
         server.push(if self.is_read_only { "readonly=on," } else { "" });
         // Inodes of several file systems of the host get numbers of their own.
         server.push("multidevs=remap,path=");
-        // QEMU takes two commas for one that belongs to the value.
-        for (index, part) in
-            self.path.as_os_str().as_bytes().split(|&byte| byte == b',').enumerate()
-        {
-            server.push(if index > 0 { ",," } else { "" });
-            server.push(OsStr::from_bytes(part));
-        }
+        server.push(quoted(self.path.as_os_str()));
         let device = format!("virtio-9p-device,fsdev={0},mount_tag={0}", self.tag);
         ["-fsdev".into(), server, "-device".into(), device.into()]
     }
@@ -131,6 +137,7 @@ pub fn start(machine: &Machine<'_>) -> Result<(Running, Connections)> {
     for share in &machine.shares {
         command.args(share.arguments());
     }
+    command.args(&machine.disks);
     if let Some(plugin) = &machine.plugin {
         command.args(["-plugin", plugin]);
     }

@@ -5,6 +5,7 @@
 //! bytes, `stats` tells what the cores did, `log` keeps what the kernel says and `panic` explains its death.
 
 mod channel;
+mod disk;
 mod log;
 mod options;
 mod panic;
@@ -49,8 +50,17 @@ fn locate_on_host(name: &Path, directory: &Path, search_path: &str) -> Result<Pa
     })
 }
 
+/// Boot Ferry in QEMU and run one Linux program on it.
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    run: Arguments,
+    #[command(flatten)]
+    disks: disk::DiskArguments,
+}
+
 /// Carries out `ferry run`; returns the exit status.
-pub fn run(arguments: &Arguments) -> Result<u8> {
+pub fn run(Options { run: arguments, disks }: &Options) -> Result<u8> {
     let layout = arguments.layout()?;
     let environment = arguments.environment()?;
     let value = |name: &str| {
@@ -116,6 +126,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         Some(path) => Some(Tracer::prepare(path, arguments.memory_mib)?),
         None => None,
     };
+    let locked = disks.lock()?;
     let session = Session::prepare(arguments.timeout, tells, tracer)?;
     let (running, connections) = machine::start(&Machine {
         kernel: &kernel,
@@ -126,6 +137,7 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         memory: session.memory(),
         plugin: model.as_ref().map(Model::argument),
         shares: arguments.shared_directories(),
+        disks: disks.options(&locked),
     })?;
     // QEMU has its own reference; ours would keep the memory for the whole run.
     drop(initramfs);

@@ -88,6 +88,8 @@ struct Queue {
     has_ended: bool,
     /// The crate has panicked.
     has_failed: bool,
+    /// Numbers of the file system after the last operation, as `Volume::statistics` gives them.
+    statistics: [u64; 5],
 }
 
 struct Shared {
@@ -180,7 +182,13 @@ impl Volume {
         terms: Terms,
     ) -> Result<(Arc<Volume>, Held, Attributes), Errno> {
         let queue =
-            Queue { work: VecDeque::new(), is_closed: false, has_ended: false, has_failed: false };
+            Queue {
+                work: VecDeque::new(),
+                is_closed: false,
+                has_ended: false,
+                has_failed: false,
+                statistics: [4096, 0, 0, 0, 0],
+            };
         let shared = Arc::new(Shared {
             queue: Mutex::new(&rank::REMOTE_FILES, queue),
             work: WaitQueue::new(),
@@ -389,6 +397,7 @@ fn serve(shared: &Shared, device: Arc<BlockDevice>, options: MountOptions, reply
             return;
         }
     };
+    shared.queue.lock().statistics = numbers_of(&mounted);
     reply.set(Ok(()));
     let mut commit_at_ns = None;
     loop {
@@ -408,7 +417,13 @@ fn serve(shared: &Shared, device: Arc<BlockDevice>, options: MountOptions, reply
         if !options.readonly && commit_at_ns.is_none() {
             commit_at_ns = Some(time::now_ns().saturating_add(COMMIT_AFTER_NS));
         }
-        if catch(|| work(&mut mounted)).is_err() {
+        let outcome = catch(|| {
+            work(&mut mounted);
+            numbers_of(&mounted)
+        });
+        if let Ok(numbers) = outcome {
+            shared.queue.lock().statistics = numbers;
+        } else {
             log::error!("ext4 on {}: the file system is used no more", device.name());
             shared.has_failed();
         }
@@ -424,6 +439,17 @@ fn serve(shared: &Shared, device: Arc<BlockDevice>, options: MountOptions, reply
         shared.has_failed();
     }
     device.written_elsewhere();
+}
+
+fn numbers_of(mounted: &Mounted) -> [u64; 5] {
+    let numbers = mounted.statfs();
+    [
+        numbers.block_size,
+        numbers.total_blocks,
+        numbers.free_blocks,
+        numbers.total_inodes.into(),
+        numbers.free_inodes.into(),
+    ]
 }
 
 /// Gives back an inode without names.
@@ -707,18 +733,9 @@ impl Volume {
         }
     }
 
-    pub(crate) async fn statistics(&self) -> Result<[u64; 5], Errno> {
-        self.run(|mounted| {
-            let numbers = mounted.statfs();
-            Ok([
-                numbers.block_size,
-                numbers.total_blocks,
-                numbers.free_blocks,
-                numbers.total_inodes.into(),
-                numbers.free_inodes.into(),
-            ])
-        })
-        .await
+    /// Block size, blocks, free blocks, inodes, free inodes, after the last operation.
+    pub(crate) fn statistics(&self) -> [u64; 5] {
+        self.shared.queue.lock().statistics
     }
 
     pub(crate) async fn set_read_only(&self, is_read_only: bool) -> Result<(), Errno> {

@@ -105,11 +105,17 @@ impl Node {
             }
             state.handle.clone()
         };
-        let question = Question::Open { node: self.number, writes };
-        let found = self.remote.ask(question, |client| async move {
-            client.open(&handle, writes).await.map(Found::Open)
-        })?;
-        let Found::Open(handle) = found else { return Err(Errno::EIO) };
+        let handle = match self.remote.server.open_now(&handle) {
+            Some(handle) => handle,
+            None => {
+                let question = Question::Open { node: self.number, writes };
+                let found = self.remote.ask(question, |client| async move {
+                    client.open(&handle, writes).await.map(Found::Open)
+                })?;
+                let Found::Open(handle) = found else { return Err(Errno::EIO) };
+                handle
+            }
+        };
         let handle = Arc::new(handle);
         let content = &mut self.state.lock().content;
         let place = if writes { &mut content.writer } else { &mut content.reader };

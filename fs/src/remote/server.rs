@@ -151,6 +151,15 @@ impl Server {
         }
     }
 
+    /// As `open`, where nobody must be asked.
+    pub fn open_now(&self, handle: &Handle) -> Option<Handle> {
+        match (self, handle) {
+            (Server::Ext4(volume), Handle::Ext4(held)) => volume.again(held).ok().map(Handle::Ext4),
+            (Server::Disk(_), _) => Some(Handle::Disk),
+            _ => None,
+        }
+    }
+
     /// Makes something in a directory.
     pub async fn make(
         &self,
@@ -284,7 +293,7 @@ impl Server {
     pub async fn statistics(&self, handle: &Handle) -> Result<[u64; 5], Errno> {
         match self {
             Server::Nine(client) => client.statistics(fid(handle)?).await,
-            Server::Ext4(volume) => volume.statistics().await,
+            Server::Ext4(volume) => Ok(volume.statistics()),
             Server::Disk(_) => Ok([4096, 0, 0, 0, 0]),
         }
     }
