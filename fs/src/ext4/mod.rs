@@ -181,14 +181,13 @@ impl Volume {
         device: Arc<BlockDevice>,
         terms: Terms,
     ) -> Result<(Arc<Volume>, Held, Attributes), Errno> {
-        let queue =
-            Queue {
-                work: VecDeque::new(),
-                is_closed: false,
-                has_ended: false,
-                has_failed: false,
-                statistics: [4096, 0, 0, 0, 0],
-            };
+        let queue = Queue {
+            work: VecDeque::new(),
+            is_closed: false,
+            has_ended: false,
+            has_failed: false,
+            statistics: [4096, 0, 0, 0, 0],
+        };
         let shared = Arc::new(Shared {
             queue: Mutex::new(&rank::REMOTE_FILES, queue),
             work: WaitQueue::new(),
