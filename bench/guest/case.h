@@ -209,8 +209,28 @@ static void case_begin(const char *argument)
     case_count();
 }
 
+/* What Ferry measured at boot, `NAME [CORE [CORE]] VALUE` per line; nothing on other kernels. */
+static void case_machine(void)
+{
+    FILE *machine = fopen("/proc/ferry/machine", "r");
+    char line[128], name[64];
+    int one, other, value;
+    if (!machine)
+        return;
+    while (fgets(line, sizeof line, machine)) {
+        if (sscanf(line, "%63s %d %d %d", name, &one, &other, &value) == 4)
+            printf("case machine.%s.%d.%d ns %d\n", name, one, other, value);
+        else if (sscanf(line, "%63s %d %d", name, &one, &value) == 3)
+            printf("case machine.%s.%d ns %d\n", name, one, value);
+        else if (sscanf(line, "%63s %d", name, &value) == 2)
+            printf("case machine.%s ns %d\n", name, value);
+    }
+    fclose(machine);
+}
+
 static void case_end(void)
 {
+    case_machine();
     printf("end\n");
     fflush(stdout);
     if (getpid() == 1)

@@ -7,6 +7,7 @@
 
 mod apps;
 mod boot;
+mod calibration;
 mod compare;
 mod curves;
 mod footprint;
@@ -192,6 +193,7 @@ fn measure_all(options: &Arguments) -> Result<u8> {
             record.outcomes.extend(outcome::outcomes(suite, &measured.samples, wanted.is_native));
             record.failures.extend(measured.failures.iter().cloned());
             record.modelled.extend(measured.modelled.iter().cloned());
+            record.calibration.extend(calibration::of(suite.name, &measured.samples));
             record
         };
         let measured = measure::measure(suite, wanted, &interrupted, &mut progress, |measured| {
@@ -228,7 +230,8 @@ fn plan(suites: &[&Suite], wanted: Wanted) -> Vec<(String, String)> {
 /// Prints what a suite added to the record.
 fn print_new(earlier: &Record, record: &Record) {
     let text = table::to_text(&record.outcomes[earlier.outcomes.len()..])
-        + &modelled::to_text(&record.modelled[earlier.modelled.len()..]);
+        + &modelled::to_text(&record.modelled[earlier.modelled.len()..])
+        + &calibration::to_text(&record.calibration[earlier.calibration.len()..]);
     // Whoever closed standard output does not want to read it; the results are kept all the same.
     drop(std::io::stdout().write_all(text.as_bytes()));
     for failure in &record.failures[earlier.failures.len()..] {

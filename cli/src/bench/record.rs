@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::calibration::Calibration;
 use super::modelled::Modelled;
 use super::outcome::Outcome;
 use crate::run::source_root;
@@ -35,6 +36,9 @@ pub struct Record {
     /// What the model of caches and TLBs counted; not timed, and never mixed with what is.
     #[serde(default)]
     pub modelled: Vec<Modelled>,
+    /// What Ferry measured of the machine at its boots.
+    #[serde(default)]
+    pub calibration: Vec<Calibration>,
 }
 
 /// Where and with what something was measured; empty where that could not be told.
@@ -120,6 +124,7 @@ impl Record {
             outcomes: Vec::new(),
             failures: Vec::new(),
             modelled: Vec::new(),
+            calibration: Vec::new(),
         }
     }
 

@@ -7,11 +7,11 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use super::curves::plots;
-use super::modelled;
 use super::outputs::write;
 use super::record::Record;
 use super::suites::SUITES;
 use super::table;
+use super::{calibration, modelled};
 use crate::run::source_root;
 
 /// Keeps the results in `directory`: one file per suite.
@@ -45,6 +45,7 @@ fn of_suite(record: &Record, name: &str) -> Record {
     let mut of_suite = record.clone();
     of_suite.outcomes.retain(|row| row.suite == name);
     of_suite.modelled.retain(|side| side.suite == name);
+    of_suite.calibration.retain(|figure| figure.suite == name);
     // Failures begin with the suite's name, and then the side or what happened.
     of_suite.failures.retain(|failure| {
         failure.strip_prefix(name).is_some_and(|rest| rest.starts_with([',', ':']))
@@ -106,6 +107,12 @@ fn markdown(records: &[(&str, &str, Record)]) -> String {
         }
         for note in modelled::notes(&record.modelled) {
             let _ = writeln!(page, "\n{note}.");
+        }
+        if !record.calibration.is_empty() {
+            page += "\nThe machine, as Ferry measured it at boot:\n\n";
+        }
+        for line in calibration::to_text(&record.calibration).lines() {
+            let _ = writeln!(page, "- {line}");
         }
         if let Some(warning) = of.warning() {
             let _ = writeln!(page, "\nMind that {warning}.");

@@ -10,6 +10,7 @@ mod scale;
 use anyhow::Result;
 use maud::{Markup, PreEscaped, html};
 
+use super::calibration;
 use super::curves::{Plot, plots};
 use super::modelled;
 use super::outcome::Outcome;
@@ -83,6 +84,7 @@ fn suite(record: &Record, name: &str) -> Markup {
                 @for plot in plots(&points) { (curves(&plot)) }
             }
             (counted_by_model(record, name))
+            (calibrated(record, name))
             @if !points.is_empty() {
                 details {
                     summary { "Every point of the plots: ratios, targets, counters" }
@@ -103,6 +105,15 @@ fn counted_by_model(record: &Record, name: &str) -> Markup {
             (wide_table(&modelled::table(&sides)))
             @for note in modelled::notes(&sides) { p { (note) "." } }
         }
+    }
+}
+
+/// What Ferry measured of the machine at the boots of a suite.
+fn calibrated(record: &Record, name: &str) -> Markup {
+    let figures: Vec<_> =
+        record.calibration.iter().filter(|figure| figure.suite == name).cloned().collect();
+    html! {
+        @for line in calibration::to_text(&figures).lines() { p { (line) } }
     }
 }
 
