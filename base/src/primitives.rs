@@ -51,7 +51,13 @@ mod chosen {
             $(#[$meta])* $visibility const fn $($rest)*
         };
     }
-    pub(crate) use constant;
+    /// An array of values of their own, made by an expression.
+    macro_rules! repeated {
+        ($value:expr) => {
+            [const { $value }; _]
+        };
+    }
+    pub(crate) use {constant, repeated};
 }
 
 #[cfg(loom)]
@@ -72,7 +78,12 @@ mod chosen {
             $(#[$meta])* $visibility fn $($rest)*
         };
     }
-    pub(crate) use constant;
+    macro_rules! repeated {
+        ($value:expr) => {
+            core::array::from_fn(|_| $value)
+        };
+    }
+    pub(crate) use {constant, repeated};
 }
 
 pub(crate) use chosen::*;

@@ -8,6 +8,9 @@ use hal::{Contract, Machine, PAGE_SIZE, PhysAddr};
 
 use crate::memory::{OutOfMemory, allocate_contiguous};
 
+/// Words of a record.
+const WORDS: usize = RECORD_BYTES / 8;
+
 /// The writing end of a ring. One core writes; whoever reads is outside of this machine, and may write
 /// what it likes: a wrong `TAIL` costs records and nothing else.
 pub struct RecordRing {
@@ -47,6 +50,19 @@ impl RecordRing {
         unsafe { AtomicU64::from_ptr(start.add(offset).cast()) }
     }
 
+    /// The words of a record at a byte offset.
+    #[inline]
+    fn words(&self, offset: usize) -> &[AtomicU64; WORDS] {
+        let start = Machine::phys_to_virt(self.address);
+        // SAFETY: as for `word`; a record lies within the ring as a whole, since its words follow each other.
+        unsafe { &*start.add(offset).cast::<[AtomicU64; WORDS]>() }
+    }
+
+    /// Takes all that is there, as its reader outside does; for measurements.
+    pub fn take_all(&self) {
+        self.word(TAIL).store(self.word(HEAD).load(Ordering::Acquire), Ordering::Release);
+    }
+
     /// Writes a record, if there is room; only the ring's own core does so.
     #[inline]
     pub fn push(&self, record: &Words) {
@@ -57,8 +73,8 @@ impl RecordRing {
             return;
         }
         let place = RECORDS + (head & (self.capacity - 1)) as usize * RECORD_BYTES;
-        for (index, word) in record.iter().enumerate() {
-            self.word(place + 8 * index).store(*word, Ordering::Relaxed);
+        for (word, cell) in record.iter().zip(self.words(place)) {
+            cell.store(*word, Ordering::Relaxed);
         }
         self.word(HEAD).store(head + 1, Ordering::Release);
     }

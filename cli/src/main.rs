@@ -16,6 +16,7 @@ mod simulate;
 mod status;
 mod syscalls;
 mod traces;
+mod tune;
 
 use clap::{Parser, Subcommand};
 
@@ -41,6 +42,7 @@ enum Command {
     Explain(explain::Arguments),
     Trace(traces::Arguments),
     Sim(simulate::Arguments),
+    Tune(Box<tune::Arguments>),
     Syscalls(syscalls::Arguments),
     Image(image::command::Arguments),
     /// Starts QEMU so that it ends with this tool; not for users.
@@ -61,6 +63,7 @@ fn main() {
         Command::Explain(arguments) => explain::run(arguments),
         Command::Trace(arguments) => traces::run(arguments),
         Command::Sim(arguments) => simulate::run(arguments),
+        Command::Tune(arguments) => tune::run(arguments),
         Command::Syscalls(arguments) => syscalls::run(arguments),
         Command::Image(arguments) => image::command::run(arguments),
         Command::Launch(arguments) => machine::launch(arguments),

@@ -9,7 +9,8 @@ use policy::choice::Wanted;
 use policy::place::{CoreSet, Layout, Wishes};
 
 use crate::{
-    core_loop, devices, init, machine, options, posted, process, run_user, servers, stages, trace,
+    core_loop, devices, init, locks, machine, options, posted, process, run_user, servers, stages,
+    trace,
 };
 
 /// The kernel's first Rust function, on core 0 with one stack and no memory allocator.
@@ -21,12 +22,22 @@ pub fn main() -> ! {
     });
     base::logging::start(options.log);
     machine::set(choose_layout(boot_info.cpu_count, &options), options.path);
+    if !locks::set(options.locks) {
+        log::error!(
+            "this kernel was built without lock schemes: {} is ignored",
+            options.locks.name()
+        );
+    }
     process::hand_in(run_user::start);
     let is_traced = options.trace != 0 && trace::start(options.trace);
     if options.trace != 0 && !is_traced {
         log::error!("no memory for rings of {} records: nothing is traced", options.trace);
     }
     stages::start(options.stages, is_traced);
+    if stages::is_traced() {
+        let layout = machine::layout();
+        trace::roles(layout.application.0, layout.kernel.0, layout.interrupt.0);
+    }
     servers::start();
     posted::start();
     if !devices::start() {

@@ -1,11 +1,13 @@
 //! Which way a call goes: the path in force, or on path `auto` what its account says.
 
+use abi::trace::EventKind;
 use base::cpu::CpuId;
 use base::time;
 use policy::choice::{Choice, Wanted};
 use policy::route::{self, CallPath, Paths};
 
 use crate::process::Thread;
+use crate::trace::{self, What};
 use crate::{machine, servers};
 
 /// How a call goes now.
@@ -41,5 +43,10 @@ pub fn way_of(thread: &Thread, number: usize) -> Option<Way> {
 /// A timed call that began at `begin_ns` has its answer.
 #[cold]
 pub fn note_cost(thread: &Thread, number: usize, away: bool, begin_ns: u64) {
-    thread.process.counters.observe(number, away, time::now_ns().wrapping_sub(begin_ns));
+    let ns = time::now_ns().wrapping_sub(begin_ns);
+    if let Some(away) = thread.process.counters.observe(number, away, ns) {
+        let path = if away { CallPath::Remote } else { CallPath::Local };
+        let (thread, detail, value) = (thread.number(), number as u32, path as u64);
+        trace::now(What { thread, detail, value, ..What::of(EventKind::PathChange) });
+    }
 }

@@ -6,12 +6,14 @@
 
 use alloc::sync::Arc;
 use core::future::Future;
+use core::mem;
 use core::pin::pin;
 use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use abi::console::call_way;
 use abi::syspage::FLAG_LINK;
+use abi::trace::EventKind;
 use base::cpu::CpuId;
 use base::posted::{PostedCall, Served};
 use base::quota::{Charge, Kind};
@@ -23,6 +25,7 @@ use policy::park::SpinBudget;
 use crate::call::{self, Call, Caller, PENDING_CALLS_OF_A_USER};
 use crate::posted::{Scanner, Syspage};
 use crate::servers::{self, Request, Server};
+use crate::trace::{self, What};
 use crate::{counters, devices, dispatch, machine, posted, stages};
 
 /// Requests that one server may take before the core looks at everything else again.
@@ -44,6 +47,7 @@ const ROUNDS_TO_DEVICES: u32 = 16;
 const POOL_CAPACITY: usize = 4096;
 /// Takes note of the interrupts that came while this core was in user mode or halted.
 pub fn serve_interrupts() {
+    let since = trace::stamp();
     let pending = Machine::take_pending();
     counters::note_interrupts(&pending);
     if pending.device {
@@ -51,6 +55,11 @@ pub fn serve_interrupts() {
     }
     if pending.timer {
         time::expire();
+    }
+    let sources = [pending.timer, pending.ipi, pending.device];
+    if sources.contains(&true) {
+        let bits = sources.iter().enumerate().map(|(bit, came)| u32::from(*came) << bit);
+        trace::since(since, What { detail: bits.sum(), ..What::of(EventKind::Interrupt) });
     }
 }
 
@@ -308,16 +317,20 @@ pub fn run() -> ! {
     let polls_devices = machine::device_core() == core;
     let mut budget = SpinBudget::new();
     let mut idle_since_ns = None;
+    // The stamp of when this core began to spin, when that is recorded.
+    let mut spins_since = 0;
     let mut rounds = 0;
     loop {
         let mut worked = serve_closely(&mut scanner, &mut carrier);
         worked |= scanner.attend(&mut |syspage, call| carrier.serve_posted(syspage, call));
+        carrier.write_down();
         scanner.set_shared(machine::thread_count(core.index()) != 0);
         worked |= task::run_ready();
         time::expire_if_due();
         if worked {
             if let Some(since_ns) = idle_since_ns.take() {
                 budget.observe(time::now_ns() - since_ns);
+                trace::since(mem::take(&mut spins_since), What::of(EventKind::Spin));
             }
             rounds += 1;
             if polls_devices && rounds >= ROUNDS_TO_DEVICES {
@@ -330,12 +343,19 @@ pub fn run() -> ! {
             continue;
         }
         let now_ns = time::now_ns();
-        let since_ns = *idle_since_ns.get_or_insert(now_ns);
+        let since_ns = *idle_since_ns.get_or_insert_with(|| {
+            spins_since = trace::stamp();
+            now_ns
+        });
         if now_ns - since_ns < budget.budget_ns() {
             continue;
         }
         user::leave_space();
-        task::park(|| carrier.has_requests() || scanner.announce_parking());
+        trace::since(mem::take(&mut spins_since), What::of(EventKind::Spin));
+        let since = trace::stamp();
+        if task::park(|| carrier.has_requests() || scanner.announce_parking()) {
+            trace::since(since, What::of(EventKind::Park));
+        }
         serve_interrupts();
     }
 }

@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::task::Poll;
 
 use abi::console::{CORE_COUNTERS, CoreCounters};
+use abi::trace::EventKind;
 use base::cpu::{CpuId, PerCpu};
 use base::sync::Once;
 use base::task;
@@ -25,6 +26,7 @@ use policy::route::{CLASS_COUNT, Class};
 use policy::table::CALL_LIMIT;
 
 use crate::stages;
+use crate::trace::{self, What};
 
 /// Call numbers per block of a `CallTable`.
 const BLOCK: usize = 64;
@@ -99,8 +101,11 @@ pub fn here() -> &'static Core {
 #[inline]
 pub fn note_entry(tid: u32, thread: &ThreadCounters) {
     let core = here();
-    if core.last_thread.load(Ordering::Relaxed) != tid {
+    let last = core.last_thread.load(Ordering::Relaxed);
+    if last != tid {
         core.last_thread.store(tid, Ordering::Relaxed);
+        let value = u64::from(last);
+        trace::now(What { thread: tid, value, ..What::of(EventKind::Switch) });
         core.switches.add(1);
         thread.switches.add(1);
     }
@@ -271,12 +276,14 @@ impl ProcessCounters {
         choice
     }
 
-    /// What a call took that was chosen to be timed.
-    pub fn observe(&self, number: usize, away: bool, ns: u64) {
-        if let Some(cell) = self.accounts.cell(number, 0) {
-            let account = Account(cell.load(Ordering::Relaxed)).observe(away, ns);
-            cell.store(account.0, Ordering::Relaxed);
-        }
+    /// What a call took that was chosen to be timed. Says whether calls of this number go away from now
+    /// on, when that changes.
+    pub fn observe(&self, number: usize, away: bool, ns: u64) -> Option<bool> {
+        let cell = self.accounts.cell(number, 0)?;
+        let before = Account(cell.load(Ordering::Relaxed));
+        let account = before.observe(away, ns);
+        cell.store(account.0, Ordering::Relaxed);
+        (account.is_away() != before.is_away()).then_some(account.is_away())
     }
 
     /// The account of a call number.

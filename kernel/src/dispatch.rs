@@ -18,7 +18,7 @@ use policy::table::number;
 
 use crate::call::{self, Call, SysResult};
 use crate::servers::{file, ipc, memory, network, other, process, signal, time};
-use crate::{counters, injection, polls, posted};
+use crate::{counters, injection, locks, polls, posted};
 
 /// Wait status of a process that `SIGKILL` ended.
 const KILLED: u32 = 9;
@@ -28,8 +28,9 @@ pub async fn dispatch(call: &Call) -> SysResult {
     let mut handler = pin!(Some(serve(call)));
     let pid = call.process().pid.0;
     let poll = |context: &mut Context<'_>| {
-        polls::count(call.number(), || {
-            injection::during(pid, || poll_contained(handler.as_mut(), context))
+        let contained = || injection::during(pid, || poll_contained(handler.as_mut(), context));
+        locks::during(call.number(), call.thread.number(), || {
+            polls::count(call.number(), contained)
         })
     };
     poll_fn(poll).await.unwrap_or_else(|panicked| Err(failed(call, panicked)))
@@ -75,8 +76,9 @@ pub async fn dispatch_local(call: &Call, context: &mut UserContext) -> SysResult
     let mut handler = pin!(Some(serve_local(call, context)));
     let pid = call.process().pid.0;
     let poll = |context: &mut Context<'_>| {
-        polls::count(call.number(), || {
-            injection::during(pid, || poll_contained(handler.as_mut(), context))
+        let contained = || injection::during(pid, || poll_contained(handler.as_mut(), context));
+        locks::during(call.number(), call.thread.number(), || {
+            polls::count(call.number(), contained)
         })
     };
     poll_fn(poll).await.unwrap_or_else(|panicked| {

@@ -24,6 +24,7 @@ pub mod futex;
 pub mod init;
 pub mod injection;
 pub mod ipc;
+pub mod locks;
 pub mod machine;
 pub mod memory;
 pub mod options;

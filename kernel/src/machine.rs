@@ -6,12 +6,15 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
+use abi::trace::EventKind;
 use base::cpu::{CpuId, PerCpu};
 use base::sync::Once;
 use base::task;
 use policy::choice::Wanted;
 use policy::place::{self, CoreSet, Layout};
 use policy::route::{CLASS_COUNT, CLASSES, CallPath, Class};
+
+use crate::trace::{self, What};
 
 /// No path is fixed.
 const AUTO: u8 = u8::MAX;
@@ -119,6 +122,8 @@ pub fn call_server(class: Class) {
 /// began.
 pub fn move_server(class: Class, core: CpuId) {
     SERVER_CORES[class as usize].store(core.index(), Ordering::Release);
+    let kind = EventKind::ServerMove;
+    trace::now(What { other_core: core, detail: class as u32, ..What::of(kind) });
     call_server(class);
 }
 

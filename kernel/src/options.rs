@@ -5,6 +5,8 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+
+use abi::trace::LockScheme;
 use log::LevelFilter;
 use policy::choice::Wanted;
 use policy::place::{CoreSet, Wishes};
@@ -26,6 +28,8 @@ pub struct Options {
     pub is_root_of_host: bool,
     /// Records of the trace that each core has room for; 0 for none (`ferry.trace=RECORDS`).
     pub trace: u32,
+    /// The lock scheme (`ferry.locks=fine|coarse|giant-ticket|giant-clh|giant-mcs`).
+    pub locks: LockScheme,
 }
 
 impl Default for Options {
@@ -37,6 +41,7 @@ impl Default for Options {
             stages: false,
             is_root_of_host: false,
             trace: 0,
+            locks: LockScheme::Fine,
         }
     }
 }
@@ -128,6 +133,7 @@ fn apply(options: &mut Options, name: &str, value: &str) -> Option<()> {
         }
         "stages" => options.stages = matches!(value, "0" | "1").then_some(value == "1")?,
         "trace" => options.trace = value.parse().ok()?,
+        "locks" => options.locks = LockScheme::ALL.into_iter().find(|it| it.name() == value)?,
         _ => return None,
     }
     Some(())
@@ -160,13 +166,14 @@ mod tests {
     #[test]
     fn options_are_read_and_other_words_left_alone() {
         let line = "console=ttyS0 ferry.path=local ferry.app=0,2-3 ferry.kernel=1 \
-                    ferry.interrupt=2 ferry.log=debug";
+                    ferry.interrupt=2 ferry.log=debug ferry.locks=giant-clh";
         let options = parse(line, |word| panic!("{word}"));
         assert_eq!(options.path, Wanted::Fixed(CallPath::Local));
         assert_eq!(options.cores.application, Some(CoreSet(0b1101)));
         assert_eq!(options.cores.kernel, Some(CoreSet(0b0010)));
         assert_eq!(options.cores.interrupt, Some(CoreSet(0b0100)));
         assert_eq!(options.log, LevelFilter::Debug);
+        assert_eq!(options.locks, LockScheme::GiantClh);
     }
 
     #[test]
@@ -194,6 +201,7 @@ mod tests {
             "ferry.share=a:/x%2",
             "ferry.share=a:/x:rw",
             "ferry.root=disk",
+            "ferry.locks=giant",
         ] {
             assert_eq!(complaints(word), [word]);
             assert_eq!(parse(word, |_| ()), Options::default());

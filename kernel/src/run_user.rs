@@ -21,6 +21,7 @@ use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::sync::atomic::Ordering;
 
+use abi::trace::EventKind;
 use base::cpu::CpuId;
 use base::memory::OutOfMemory;
 use base::user::{self, UserContext};
@@ -37,6 +38,7 @@ use crate::memory::{Access, AddressSpace, FaultSignal};
 use crate::posted::trampoline::{self, Finished, Recovery};
 use crate::process::{self, Thread, seccomp};
 use crate::signal::{self, BeforeUser, SignalInfo};
+use crate::trace::{self, What};
 use crate::{core_loop, counters, dispatch, machine, posted, request, servers, stages};
 
 /// Wait status of a process that `SIGKILL` ended.
@@ -84,6 +86,10 @@ async fn accounted(thread: Arc<Thread>, context: Box<UserContext>) {
         poll_fn(|context| {
             thread.processor_time.begin();
             posted::enter_core(&thread);
+            if let Some((other_core, at)) = task::woken() {
+                let what = What::of(EventKind::WakeUp);
+                trace::since(at, What { thread: thread.number(), other_core, ..what });
+            }
             let poll = run.as_mut().poll(context);
             posted::leave_core(&thread);
             thread.processor_time.end();
@@ -124,6 +130,8 @@ async fn run(
     mut context: Box<UserContext>,
 ) -> Option<(Box<UserContext>, Option<usize>)> {
     machine::thread_started();
+    let value = thread.process.pid.to_value();
+    trace::now(What { thread: thread.number(), value, ..What::of(EventKind::Thread) });
     let mut space = thread.space();
     trampoline::stand_in(&space, &mut context);
     let mut slice = whole_slice(&thread);
@@ -186,7 +194,13 @@ async fn run(
                 counters::here().faults.add(1);
                 let access = Access::of_fault(write, execute);
                 let is_by_key = matches!(trap, Trap::PageFault { by_key: true, .. });
-                let outcome = match space.fault(address, access).await {
+                let since = trace::stamp();
+                let fault = pin!(space.fault(address, access));
+                let (outcome, waited) = stages::with_waits(fault).await;
+                let (detail, value) = (u32::from(write) | u32::from(waited > 0) << 1, address.0);
+                let what = What::of(EventKind::PageFault);
+                trace::since(since, What { thread: thread.number(), detail, value, ..what });
+                let outcome = match outcome {
                     Ok(_) if is_by_key => Err(FaultSignal::KeyDenied),
                     outcome => outcome,
                 };

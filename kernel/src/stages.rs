@@ -57,16 +57,17 @@ pub fn start(is_summed: bool, is_traced: bool) {
     USES.store(uses, Ordering::Relaxed);
 }
 
-/// Whether anything is done with stamps.
+/// Whether anything is done with stamps. A kernel without the feature `records` does nothing with them,
+/// and the code that would is not there.
 #[inline]
 pub fn is_on() -> bool {
-    USES.load(Ordering::Relaxed) != 0
+    cfg!(feature = "records") && USES.load(Ordering::Relaxed) != 0
 }
 
 /// Whether every call is recorded.
 #[inline]
-fn is_traced() -> bool {
-    USES.load(Ordering::Relaxed) & TRACE != 0
+pub fn is_traced() -> bool {
+    cfg!(feature = "records") && USES.load(Ordering::Relaxed) & TRACE != 0
 }
 
 /// A moment, when stages are written down; else 0, at the price of a branch.

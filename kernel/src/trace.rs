@@ -1,15 +1,20 @@
-//! Tracing: a record of every call, in a ring of the core that knows its end. Off unless the boot option
+//! Tracing: a record of every call and lock, in a ring of the core that knows its end, and of what happens
+//! more rarely. Off unless the boot option
 //! `ferry.trace=RECORDS` says otherwise; the host takes the records while the machine runs.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::trace::ring::{MOST_RINGS, Rings};
-use abi::trace::{Call, Duration, MAX_APPLICATION, MAX_STAMP, Path, Record};
+use abi::trace::{
+    Call, Duration, Event, EventKind, Lock, LockScheme, MAX_APPLICATION, MAX_STAMP, Path, Record,
+};
 use base::cpu::{CpuId, PerCpu};
 use base::record_ring::RecordRing;
 use base::sync::Once;
 use base::{task, time};
 use hal::{Contract, Machine};
+
+use crate::stages;
 
 static RINGS: PerCpu<Once<RecordRing>> = PerCpu::new([const { Once::new() }; hal::MAX_CPUS]);
 
@@ -19,13 +24,17 @@ static BEGAN: AtomicU64 = AtomicU64::new(0);
 /// Makes a ring of so many records for each core; false when there is no memory for them.
 pub fn start(records: u32) -> bool {
     BEGAN.store(Machine::cycles(), Ordering::Relaxed);
-    CpuId::all().all(|core| match RecordRing::new(records) {
+    let are_made = CpuId::all().all(|core| match RecordRing::new(records) {
         Ok(ring) => {
             RINGS.of(core).call_once(|| ring);
             true
         }
         Err(_) => false,
-    })
+    });
+    if are_made {
+        task::note_wakes(|core| now(What { other_core: core, ..What::of(EventKind::Doorbell) }));
+    }
+    are_made
 }
 
 /// Where the rings are, for the host; `None` when nothing is traced.
@@ -86,20 +95,16 @@ pub struct Traced {
 #[cold]
 pub fn write(call: &Traced) {
     let Some(ring) = RINGS.here().get() else { return };
-    // Clocks of two cores may differ by a little.
-    let between =
-        |from: u64, to: u64| u64::try_from(to.wrapping_sub(from).cast_signed()).unwrap_or(0);
     let Served { taken, handled, waited, core } = call.served;
-    let start = between(BEGAN.load(Ordering::Relaxed), call.trapped).min(MAX_STAMP);
     ring.push(
         &Record::Call(Call {
             core: call.core as u8,
             server_core: core as u8,
-            application: (call.thread & u32::from(MAX_APPLICATION)) as u16,
+            application: application(call.thread),
             number: call.number as u16,
             path: call.path,
             contention: task::others_in_kernel(),
-            start,
+            start: since_begin(call.trapped),
             enter: Duration::from_ticks(between(call.trapped, call.sent)),
             fly_in: Duration::from_ticks(between(call.sent, taken)),
             poll: Duration::from_ticks(between(taken, handled).saturating_sub(waited)),
@@ -109,4 +114,129 @@ pub fn write(call: &Traced) {
         })
         .encode(),
     );
+}
+
+/// Ticks from one stamp to another; 0 when the clocks of two cores, which may differ by a little, have
+/// them the other way round.
+fn between(from: u64, to: u64) -> u64 {
+    u64::try_from(to.wrapping_sub(from).cast_signed()).unwrap_or(0)
+}
+
+/// A stamp as records have it.
+fn since_begin(stamp: u64) -> u64 {
+    between(BEGAN.load(Ordering::Relaxed), stamp).min(MAX_STAMP)
+}
+
+/// A thread as records have it.
+fn application(thread: u32) -> u16 {
+    (thread & u32::from(MAX_APPLICATION)) as u16
+}
+
+/// A moment, when records are written; else 0, at the price of a branch.
+#[inline]
+pub fn stamp() -> u64 {
+    if stages::is_traced() { Machine::cycles() } else { 0 }
+}
+
+/// A lock of a lock scheme, and for which call of which thread it was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct TracedLock {
+    /// Scheme.
+    pub scheme: LockScheme,
+    /// Its number in traces.
+    pub lock: u8,
+    /// Number of the call.
+    pub number: usize,
+    /// Number of the thread.
+    pub thread: u32,
+}
+
+/// A lock has just been released. Stamps: it was asked for, acquired, about to be released.
+#[cold]
+pub fn lock(lock: &TracedLock, [asked, acquired, releasing]: [u64; 3]) {
+    let Some(ring) = RINGS.here().get() else { return };
+    let ticks = |from, to| u32::try_from(between(from, to)).unwrap_or(u32::MAX);
+    ring.push(
+        &Record::Lock(Lock {
+            core: CpuId::current().index() as u8,
+            lock: lock.lock,
+            scheme: lock.scheme,
+            number: lock.number as u16,
+            application: application(lock.thread),
+            contention: task::others_in_kernel(),
+            entry: since_begin(asked),
+            waited: ticks(asked, acquired),
+            held: ticks(acquired, releasing),
+            release: Duration::from_ticks(between(releasing, Machine::cycles())),
+        })
+        .encode(),
+    );
+}
+
+/// What happened, as `abi::trace::Event` has it.
+#[derive(Clone, Copy, Debug)]
+pub struct What {
+    /// Kind.
+    pub kind: EventKind,
+    /// Number of the thread that it is about, or 0.
+    pub thread: u32,
+    /// Another core that takes part, or this one.
+    pub other_core: CpuId,
+    /// Depends on the kind.
+    pub detail: u32,
+    /// Likewise.
+    pub value: u64,
+}
+
+impl What {
+    /// Something that is about no thread and no other core.
+    pub fn of(kind: EventKind) -> What {
+        What { kind, thread: 0, other_core: CpuId::current(), detail: 0, value: 0 }
+    }
+}
+
+/// Something that has no duration happened, if records are written.
+#[inline]
+pub fn now(what: What) {
+    if stages::is_traced() {
+        let now = Machine::cycles();
+        event(CpuId::current(), what, now, now);
+    }
+}
+
+/// Something began at a stamp and is over now; nothing happens when the stamp is 0.
+#[inline]
+pub fn since(stamp: u64, what: What) {
+    if stamp != 0 {
+        event(CpuId::current(), what, stamp, Machine::cycles());
+    }
+}
+
+#[cold]
+fn event(core: CpuId, what: What, from: u64, to: u64) {
+    let Some(ring) = RINGS.of(core).get() else { return };
+    ring.push(
+        &Record::Event(Event {
+            core: core.index() as u8,
+            kind: what.kind,
+            application: application(what.thread),
+            other_core: what.other_core.index() as u8,
+            detail: what.detail,
+            time: since_begin(from),
+            duration: Duration::from_ticks(between(from, to)),
+            value: what.value,
+        })
+        .encode(),
+    );
+}
+
+/// The roles of each core, as sets by number. Called once, before other cores run: they write to their
+/// rings from then on.
+pub fn roles(application: u64, kernel: u64, interrupt: u64) {
+    let now = Machine::cycles();
+    for core in CpuId::all() {
+        let has = |set: u64| (set >> core.index() & 1) as u32;
+        let detail = has(application) | has(kernel) << 1 | has(interrupt) << 2;
+        event(core, What { detail, other_core: core, ..What::of(EventKind::RoleChange) }, now, now);
+    }
 }

@@ -95,6 +95,15 @@ pub enum Support {
     None,
 }
 
+/// What a call needs under the coarse lock scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locks {
+    /// Nothing: it touches only the caller's own state, or a clock.
+    None,
+    /// The lock of its class.
+    OfClass,
+}
+
 /// One row of the route table.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
@@ -110,6 +119,8 @@ pub struct Route {
     pub support: Support,
     /// What is missing; empty when nothing is.
     pub gap: &'static str,
+    /// What it needs under the coarse lock scheme.
+    pub locks: Locks,
 }
 
 /// The rows by call number, for constant-time look-up; `None` where there is no such call.
@@ -175,6 +186,17 @@ mod tests {
             assert!(!has(number), "{number}");
         }
         assert!(!has(CALL_LIMIT - 1));
+    }
+
+    #[test]
+    fn calls_that_touch_their_callers_state_alone_need_no_lock() {
+        use crate::table::number;
+        let locks = |number: usize| route(number).map(|row| row.locks);
+        assert_eq!(locks(number::getpid), Some(Locks::None));
+        assert_eq!(locks(number::clock_gettime), Some(Locks::None));
+        for shared in [number::read, number::mmap, number::kill, number::futex] {
+            assert_eq!(locks(shared), Some(Locks::OfClass));
+        }
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //! `ferry syscalls`, for `docs/generated/syscalls.md` and for the names in logs and traces.
 //!
 //! A row says which class of server the call belongs to, by which paths it may travel, how well it
-//! is supported and what is missing. `Support::None` rows answer `ENOSYS`.
+//! is supported and what is missing. `Support::None` rows answer `ENOSYS`. A row that ends in `own` is of a
+//! call that touches only its caller's own state.
 
-use crate::route::{Class::*, Paths, Route, Support};
+use crate::route::{Class::*, Locks, Paths, Route, Support};
 
 /// One past the largest call number in the table.
 pub const CALL_LIMIT: usize = 512;
@@ -14,7 +15,7 @@ const TRAVEL: Paths = Paths::ANY;
 const TRAP: Paths = Paths::TRAPPED;
 
 macro_rules! routes {
-    ($($number:literal $name:ident $class:ident $paths:ident $support:ident $($gap:literal)?;)*) => {
+    ($($number:literal $name:ident $class:ident $paths:ident $support:ident $($gap:literal)? $($own:ident)?;)*) => {
         /// Names of the system calls, by number. `Call::name()` is the name a program would use.
         #[allow(non_upper_case_globals, reason = "the names are those of the Linux ABI")]
         pub mod number {
@@ -30,11 +31,14 @@ macro_rules! routes {
                 paths: $paths,
                 support: Support::$support,
                 gap: routes!(@gap $($gap)?),
+                locks: routes!(@locks $($own)?),
             },)*
         ];
     };
     (@gap $gap:literal) => { $gap };
     (@gap) => { "" };
+    (@locks own) => { Locks::None };
+    (@locks) => { Locks::OfClass };
 }
 
 routes! {
@@ -53,7 +57,7 @@ routes! {
     12 brk Memory TRAVEL Full;
     13 rt_sigaction Signal TRAVEL Full;
     14 rt_sigprocmask Signal TRAP Full;
-    15 rt_sigreturn Signal STAY Full;
+    15 rt_sigreturn Signal STAY Full own;
     16 ioctl File TRAVEL Full;
     17 pread64 File TRAVEL Full;
     18 pwrite64 File TRAVEL Full;
@@ -62,7 +66,7 @@ routes! {
     21 access File TRAVEL Full;
     22 pipe Ipc TRAVEL Full;
     23 select File TRAVEL Full;
-    24 sched_yield Process STAY Full;
+    24 sched_yield Process STAY Full own;
     25 mremap Memory TRAVEL Full;
     26 msync Memory TRAVEL Full;
     27 mincore Memory TRAVEL Full;
@@ -77,7 +81,7 @@ routes! {
     36 getitimer Signal TRAVEL Full;
     37 alarm Signal TRAVEL Full;
     38 setitimer Signal TRAVEL Full;
-    39 getpid Process TRAVEL Full;
+    39 getpid Process TRAVEL Full own;
     40 sendfile File TRAVEL Full;
     41 socket Network TRAVEL Partial "local sockets only: no network yet";
     42 connect Network TRAVEL Full;
@@ -134,31 +138,31 @@ routes! {
     93 fchown File TRAVEL Full;
     94 lchown File TRAVEL Full;
     95 umask File TRAVEL Full;
-    96 gettimeofday Time TRAVEL Full;
+    96 gettimeofday Time TRAVEL Full own;
     97 getrlimit Process TRAVEL Full;
     98 getrusage Process TRAVEL Full;
     99 sysinfo Other TRAVEL Full;
     100 times Time TRAVEL Full;
     101 ptrace Process TRAVEL None;
-    102 getuid Process TRAVEL Full;
+    102 getuid Process TRAVEL Full own;
     103 syslog Other TRAVEL Partial "the messages of the kernel go to the log device: there are none to read";
-    104 getgid Process TRAVEL Full;
+    104 getgid Process TRAVEL Full own;
     105 setuid Process TRAVEL Full;
     106 setgid Process TRAVEL Full;
-    107 geteuid Process TRAVEL Full;
-    108 getegid Process TRAVEL Full;
+    107 geteuid Process TRAVEL Full own;
+    108 getegid Process TRAVEL Full own;
     109 setpgid Process TRAVEL Full;
-    110 getppid Process TRAVEL Full;
+    110 getppid Process TRAVEL Full own;
     111 getpgrp Process TRAVEL Full;
     112 setsid Process TRAVEL Full;
     113 setreuid Process TRAVEL Full;
     114 setregid Process TRAVEL Full;
-    115 getgroups Process TRAVEL Full;
+    115 getgroups Process TRAVEL Full own;
     116 setgroups Process TRAVEL Full;
     117 setresuid Process TRAVEL Full;
-    118 getresuid Process TRAVEL Full;
+    118 getresuid Process TRAVEL Full own;
     119 setresgid Process TRAVEL Full;
-    120 getresgid Process TRAVEL Full;
+    120 getresgid Process TRAVEL Full own;
     121 getpgid Process TRAVEL Full;
     122 setfsuid Process TRAVEL Full;
     123 setfsgid Process TRAVEL Full;
@@ -169,7 +173,7 @@ routes! {
     128 rt_sigtimedwait Signal TRAP Full;
     129 rt_sigqueueinfo Signal TRAP Full;
     130 rt_sigsuspend Signal TRAP Full;
-    131 sigaltstack Signal STAY Full;
+    131 sigaltstack Signal STAY Full own;
     132 utime File TRAVEL Full;
     133 mknod File TRAVEL Full;
     134 uselib Other TRAVEL None;
@@ -196,7 +200,7 @@ routes! {
     155 pivot_root File TRAVEL None;
     156 _sysctl Other TRAVEL None;
     157 prctl Process TRAP Partial "PR_SET_MM, speculation and machine-check operations are refused";
-    158 arch_prctl Process STAY Partial "cpuid cannot be forbidden";
+    158 arch_prctl Process STAY Partial "cpuid cannot be forbidden" own;
     159 adjtimex Time TRAVEL Partial "values are kept and the time can be set; the rate of the clock does not change";
     160 setrlimit Process TRAVEL Full;
     161 chroot File TRAVEL Full;
@@ -224,7 +228,7 @@ routes! {
     183 afs_syscall Other TRAVEL None;
     184 tuxcall Other TRAVEL None;
     185 security Other TRAVEL None;
-    186 gettid Process TRAVEL Full;
+    186 gettid Process TRAVEL Full own;
     187 readahead File TRAVEL Full;
     188 setxattr File TRAVEL Partial "on tmpfs; no access control lists";
     189 lsetxattr File TRAVEL Partial "on tmpfs; no access control lists";
@@ -239,7 +243,7 @@ routes! {
     198 lremovexattr File TRAVEL Partial "on tmpfs; no access control lists";
     199 fremovexattr File TRAVEL Partial "on tmpfs; no access control lists";
     200 tkill Signal TRAP Full;
-    201 time Time TRAVEL Full;
+    201 time Time TRAVEL Full own;
     202 futex Ipc TRAVEL Partial "locks are handed over in order of arrival: there are no priorities to inherit";
     203 sched_setaffinity Process TRAP Full;
     204 sched_getaffinity Process TRAVEL Full;
@@ -256,7 +260,7 @@ routes! {
     215 epoll_wait_old Other TRAVEL None;
     216 remap_file_pages Memory TRAVEL Full;
     217 getdents64 File TRAVEL Full;
-    218 set_tid_address Process TRAP Full;
+    218 set_tid_address Process TRAP Full own;
     219 restart_syscall Signal TRAP Full;
     220 semtimedop Ipc TRAVEL Full;
     221 fadvise64 File TRAVEL Full;
@@ -266,8 +270,8 @@ routes! {
     225 timer_getoverrun Time TRAVEL Full;
     226 timer_delete Time TRAVEL Full;
     227 clock_settime Time TRAVEL Full;
-    228 clock_gettime Time TRAVEL Full;
-    229 clock_getres Time TRAVEL Full;
+    228 clock_gettime Time TRAVEL Full own;
+    229 clock_getres Time TRAVEL Full own;
     230 clock_nanosleep Time TRAVEL Full;
     231 exit_group Process STAY Full;
     232 epoll_wait File TRAVEL Full;
@@ -311,7 +315,7 @@ routes! {
     270 pselect6 File TRAP Full;
     271 ppoll File TRAP Full;
     272 unshare Process TRAVEL Partial "CLONE_FILES, CLONE_FS and CLONE_SYSVSEM; namespaces are refused";
-    273 set_robust_list Process TRAP Full;
+    273 set_robust_list Process TRAP Full own;
     274 get_robust_list Process TRAVEL Full;
     275 splice File TRAVEL Full;
     276 tee File TRAVEL Full;
@@ -347,7 +351,7 @@ routes! {
     306 syncfs File TRAVEL Full;
     307 sendmmsg Network TRAVEL Partial "no MSG_OOB";
     308 setns Process TRAVEL Partial "one set of namespaces: descriptors of processes are taken, and nothing changes";
-    309 getcpu Other TRAVEL Full;
+    309 getcpu Other TRAVEL Full own;
     310 process_vm_readv Memory TRAVEL Full;
     311 process_vm_writev Memory TRAVEL Full;
     312 kcmp Process TRAVEL Partial "KCMP_EPOLL_TFD is refused";
@@ -402,9 +406,9 @@ routes! {
     450 set_mempolicy_home_node Memory TRAVEL Partial "one node: kept and reported";
     451 cachestat File TRAVEL None;
     452 fchmodat2 File TRAVEL Full;
-    500 ferry_register Other STAY Full;
-    501 ferry_unregister Other STAY Full;
-    502 ferry_wait Other TRAP Full;
-    503 ferry_cancel Other TRAP Full;
-    504 ferry_finish Other STAY Full;
+    500 ferry_register Other STAY Full own;
+    501 ferry_unregister Other STAY Full own;
+    502 ferry_wait Other TRAP Full own;
+    503 ferry_cancel Other TRAP Full own;
+    504 ferry_finish Other STAY Full own;
 }

@@ -81,6 +81,17 @@ pub enum LockName {
 }
 
 impl LockName {
+    /// The name of a scheme.
+    pub fn of(scheme: LockScheme) -> LockName {
+        match scheme {
+            LockScheme::Fine => LockName::Fine,
+            LockScheme::Coarse => LockName::Coarse,
+            LockScheme::GiantTicket => LockName::GiantTicket,
+            LockScheme::GiantClh => LockName::GiantClh,
+            LockScheme::GiantMcs => LockName::GiantMcs,
+        }
+    }
+
     /// The scheme of this name.
     pub fn scheme(self) -> LockScheme {
         match self {

@@ -196,6 +196,7 @@ impl<'a, S: Source> Engine<'a, S> {
         state.server = Some(server);
         state.way_back = back + exit;
         state.sent = time + enter;
+        state.taken_as_traced = if as_traced { state.sent + work.fly_in } else { 0 };
         state.outcome.away += 1;
         self.plan(stream, Phase::Arrives, time + enter + flight);
     }
@@ -207,6 +208,11 @@ impl<'a, S: Source> Engine<'a, S> {
         match self.servers[core].arrive(stream, now, nanoseconds) {
             // Its turn comes when the one at work is done.
             Found::Busy => self.agenda.clear(stream),
+            // With nobody ahead, it travels as long as it did.
+            Found::Spinning | Found::Parked if self.streams[stream].taken_as_traced > 0 => {
+                let taken = self.streams[stream].taken_as_traced.max(now);
+                self.plan(stream, Phase::Handles(0), taken);
+            }
             Found::Spinning => self.plan(stream, Phase::Handles(0), now),
             Found::Parked => {
                 // A core that runs a program is interrupted instead of woken.
@@ -437,7 +443,7 @@ mod tests {
         struct Two;
         impl Source for Two {
             fn next(&mut self, stream: usize, now: u64) -> Result<Option<Work>, Error> {
-                let number = [number::getppid, number::read][stream] as u16;
+                let number = [number::mmap, number::read][stream] as u16;
                 Ok((now < 10_000).then_some(Work { number, ..work(0, 85) }))
             }
         }

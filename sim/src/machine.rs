@@ -3,7 +3,7 @@
 use abi::trace::{LockScheme, Path};
 use policy::choice::Wanted;
 use policy::place::{CoreSet, Layout, server_core};
-use policy::route::{self, CallPath, Class};
+use policy::route::{self, CallPath, Class, Locks};
 
 use crate::costs::Costs;
 use crate::random::Random;
@@ -69,6 +69,11 @@ impl Machine {
         route::route(usize::from(number)).map_or(Class::Other, |row| row.class)
     }
 
+    /// Whether a call takes no lock under the coarse scheme.
+    fn needs_no_lock(number: u16) -> bool {
+        route::route(usize::from(number)).is_some_and(|row| row.locks == Locks::None)
+    }
+
     /// The path of a call where one is fixed, from a core.
     pub fn fixed_path(&self, wanted: CallPath, work: &Work, core: usize) -> CallPath {
         // Every row permits this one, whichever core serves it: no need to look.
@@ -98,6 +103,9 @@ impl Machine {
         let one = |lock| Sections { locked: [Some((lock, hold)), None], free: 0 };
         match self.locking {
             Locking::Scheme(LockScheme::Fine) => Sections { locked: [None; 2], free: hold },
+            Locking::Scheme(LockScheme::Coarse) if Machine::needs_no_lock(work.number) => {
+                Sections { locked: [None; 2], free: hold }
+            }
             Locking::Scheme(LockScheme::Coarse) => one(Machine::class(work.number) as usize),
             Locking::Scheme(_) | Locking::PublishedGiant => one(0),
             Locking::PublishedCoarse => self.published_coarse(work, hold, random),
@@ -150,6 +158,19 @@ pub fn symmetric(cores: usize, ticks_per_second: u64, locking: Locking, costs: C
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_that_touch_their_callers_state_alone_take_no_coarse_lock() {
+        let coarse = Locking::Scheme(LockScheme::Coarse);
+        let machine = symmetric(2, 1, coarse, Costs::default());
+        let mut random = Random::new(0);
+        let mut locked = |number: usize| {
+            let work = Work { number: number as u16, ..Work::default() };
+            machine.sections(&work, 10, &mut random).locked[0]
+        };
+        assert_eq!(locked(policy::table::number::getppid), None);
+        assert_eq!(locked(policy::table::number::read), Some((Class::File as usize, 10)));
+    }
 
     #[test]
     fn published_channel_calls_hold_two_locks_for_two_fifths_each() {

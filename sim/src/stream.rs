@@ -38,6 +38,8 @@ pub struct Stream {
     pub began: u64,
     /// When the call was sent away.
     pub sent: u64,
+    /// When its server takes it if it travels as long as in the trace; 0 where it took another path there.
+    pub taken_as_traced: u64,
     /// Core that carries it out, where that is not its own.
     pub server: Option<usize>,
     /// The way back and what follows, after the handler: not waiting.

@@ -42,8 +42,9 @@ pub trait Source {
 
 /// The time line of one core, built from its calls in the order of their ends.
 ///
-/// A call that waited let others run on its core. What of it lies before the end of the call ahead of it
-/// was theirs, so only the rest is taken as waiting; work is always taken whole.
+/// A call that waited or travelled let others run on its core. What of it lies before the end of the call
+/// ahead of it was theirs, so only the rest is taken as waiting and travelling, in this order; work is
+/// always taken whole.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timeline {
     /// When the last call ended.
@@ -59,7 +60,13 @@ impl Timeline {
             [call.enter, call.fly_in, call.poll, call.wait, call.fly_out, call.exit]
                 .map(abi::trace::Duration::ticks);
         let idle = call.start.saturating_sub(frontier);
-        let hidden = frontier.saturating_sub(call.start);
+        let mut hidden = frontier.saturating_sub(call.start);
+        let mut seen = |ticks: u64| {
+            let taken = ticks.min(hidden);
+            hidden -= taken;
+            ticks - taken
+        };
+        let (wait, fly_out, fly_in) = (seen(wait), seen(fly_out), seen(fly_in));
         self.frontier = Some(frontier.max(call.end()));
         Work {
             idle,
@@ -69,7 +76,7 @@ impl Timeline {
             enter,
             fly_in,
             poll,
-            wait: wait.saturating_sub(hidden),
+            wait,
             fly_out,
             exit,
         }
@@ -84,6 +91,15 @@ mod tests {
 
     fn call(start: u64, poll: u16, wait: u16) -> Call {
         Call { start, poll: Duration(poll), wait: Duration(wait), ..Call::default() }
+    }
+
+    #[test]
+    fn a_call_that_travelled_while_another_ran_takes_what_is_left() {
+        let mut timeline = Timeline::default();
+        timeline.take(&call(100, 50, 0));
+        let away = Call { fly_in: Duration(60), fly_out: Duration(30), ..call(80, 10, 20) };
+        let work = timeline.take(&away);
+        assert_eq!((work.idle, work.wait, work.fly_out, work.fly_in), (0, 0, 0, 40));
     }
 
     #[test]

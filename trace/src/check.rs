@@ -3,7 +3,8 @@
 //! - *Complete*: no record was lost or damaged, and the trace was finished.
 //! - *Pairs*: a local call was handled on its caller's core and did not travel; a lock was held by one at
 //!   a time.
-//! - *Order*: the records of a ring end one after the other, and their cores exist.
+//! - *Order*: the records of a ring end one after the other, and their cores exist. Doorbells are left out:
+//!   an answer may ring before the record of its call is written.
 //! - *Clocks*: what clock events compared agrees within their uncertainty.
 
 use std::collections::BTreeMap;
@@ -163,11 +164,10 @@ impl Checker {
         if core.max(ring) >= cores {
             self.report.add(Finding::Core { ring, sequence, core: core.max(ring), cores });
         }
-        let end = record.end();
-        let before = self.ends.insert(ring, end).unwrap_or(0);
-        if end.saturating_add(rounding(&record)) < before {
-            self.report.add(Finding::Order { ring, sequence, ticks: before - end });
-            self.ends.insert(ring, before);
+        let is_doorbell =
+            matches!(record, Record::Event(event) if event.kind == EventKind::Doorbell);
+        if !is_doorbell {
+            self.take_end(ring, sequence, &record);
         }
         match record {
             Record::Call(call) if call.path == Path::Local && !stayed(&call) => {
@@ -177,6 +177,15 @@ impl Checker {
             Record::Lock(lock) => self.take_lock(&lock),
             Record::Event(event) if event.kind == EventKind::Clock => self.take_clock(&event),
             Record::Event(_) => {}
+        }
+    }
+
+    fn take_end(&mut self, ring: u8, sequence: u64, record: &Record) {
+        let end = record.end();
+        let before = self.ends.insert(ring, end).unwrap_or(0);
+        if end.saturating_add(rounding(record)) < before {
+            self.report.add(Finding::Order { ring, sequence, ticks: before - end });
+            self.ends.insert(ring, before);
         }
     }
 

@@ -19,6 +19,7 @@ mod merged;
 mod problem;
 mod reader;
 pub mod summary;
+pub mod text;
 pub mod thesis;
 mod writer;
 

@@ -56,6 +56,15 @@ pub struct Core {
     pub handled: u64,
 }
 
+impl Locks {
+    fn add(&mut self, lock: &Lock) {
+        self.waited.add(u64::from(lock.waited));
+        self.held.add(u64::from(lock.held));
+        self.release.add(lock.release.ticks());
+        self.contended += u64::from(lock.contention > 0);
+    }
+}
+
 /// A trace in numbers. Times are ticks of the trace's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -75,6 +84,8 @@ pub struct Summary {
     pub by_core: BTreeMap<u8, Calls>,
     /// By scheme and lock.
     pub by_lock: BTreeMap<(LockScheme, u8), Locks>,
+    /// By call: the locks that were taken for it.
+    pub locks_by_call: BTreeMap<u16, Locks>,
     /// What cores did.
     pub cores: BTreeMap<u8, Core>,
     /// Number of calls by how many other cores were in the kernel.
@@ -113,11 +124,8 @@ impl Summary {
     }
 
     fn add_lock(&mut self, lock: &Lock) {
-        let locks = self.by_lock.entry((lock.scheme, lock.lock)).or_default();
-        locks.waited.add(u64::from(lock.waited));
-        locks.held.add(u64::from(lock.held));
-        locks.release.add(lock.release.ticks());
-        locks.contended += u64::from(lock.contention > 0);
+        self.by_lock.entry((lock.scheme, lock.lock)).or_default().add(lock);
+        self.locks_by_call.entry(lock.number).or_default().add(lock);
     }
 
     fn add_event(&mut self, event: &Event) {
@@ -176,6 +184,19 @@ mod tests {
         assert_eq!((summary.cores[&0].kernel, summary.cores[&1].kernel), (15, 30));
         assert_eq!((summary.cores[&0].calls, summary.cores[&1].handled), (1, 1));
         assert_eq!(summary.duration(), 105);
+    }
+
+    #[test]
+    fn locks_are_summed_by_lock_and_by_call() {
+        let mut summary = Summary::default();
+        for (number, lock) in [(1, 0), (1, 5), (2, 5)] {
+            let lock = Lock { number, lock, waited: 3, held: 10, ..Lock::default() };
+            summary.add(&Record::Lock(lock));
+        }
+        let scheme = LockScheme::default();
+        assert_eq!(summary.by_lock[&(scheme, 5)].held.sum(), 20);
+        assert_eq!(summary.locks_by_call[&1].held.sum(), 20);
+        assert_eq!(summary.locks_by_call[&2].waited.count(), 1);
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl LockScheme {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EventKind {
-    /// An interrupt was handled: `detail` is its vector.
+    /// Interrupts were handled: `detail` has bit 0 for a timer, 1 for another core, 2 for a device.
     Interrupt = 1,
     /// A doorbell was rung for `other_core`.
     Doorbell = 2,

@@ -73,7 +73,7 @@ pub struct Call {
     pub number: u16,
     /// How it was carried.
     pub path: Path,
-    /// How many other cores were in the kernel when it entered; 63 stands for more too.
+    /// How many other cores were in the kernel when its record was written; 63 stands for more too.
     pub contention: u8,
     /// When the stage *enter* began, in ticks since the trace began.
     pub start: u64,
@@ -121,7 +121,7 @@ pub struct Lock {
     pub number: u16,
     /// Thread for which it was taken, as in [`Call`].
     pub application: u16,
-    /// How many other cores wanted or had it when it was asked for; 63 stands for more too.
+    /// How many other cores were in the kernel when it was released; 63 stands for more too.
     pub contention: u8,
     /// When it was asked for, in ticks since the trace began.
     pub entry: u64,

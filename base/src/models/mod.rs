@@ -6,6 +6,7 @@ mod mutex;
 mod posted;
 mod presence;
 mod ring;
+mod scheme;
 mod task;
 mod wait;
 

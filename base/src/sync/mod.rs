@@ -1,4 +1,4 @@
-//! Locks that know their rank.
+//! Locks that know their rank, and those of the lock schemes (`scheme`).
 //!
 //! The kernel runs with interrupts off, so a lock is a plain spin lock: first come, first served
 //! (`ticket`). Every lock names its class, and classes have ranks (`rank`): a core that holds a lock
@@ -7,6 +7,10 @@
 //! be `Send`. There is no poisoning: a panic releases the lock, and what it guards must be left valid
 //! at every step that can panic.
 
+mod clh;
+#[cfg(not(loom))]
+mod kernel_lock;
+mod mcs;
 mod mutex;
 mod once;
 #[cfg(not(loom))]
@@ -14,8 +18,13 @@ mod order;
 pub mod rank;
 #[cfg(not(loom))]
 mod rwlock;
+mod scheme;
 mod ticket;
 
+pub use clh::ClhLock;
+#[cfg(not(loom))]
+pub use kernel_lock::{Hold, KernelLock};
+pub use mcs::McsLock;
 pub use mutex::{Mutex, MutexGuard};
 pub use once::Once;
 #[cfg(not(loom))]
@@ -23,6 +32,7 @@ pub(crate) use order::assert_none_held;
 pub use rank::LockClass;
 #[cfg(not(loom))]
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
+pub use scheme::SpinLock;
 pub use ticket::TicketLock;
 
 /// Under loom nobody looks at ranks: the models use few locks and look for other mistakes.

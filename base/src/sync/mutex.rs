@@ -40,7 +40,7 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         order::acquire(self.class, false);
-        self.lock.acquire();
+        self.lock.wait();
         MutexGuard { mutex: self, not_send: PhantomData }
     }
 
@@ -50,7 +50,7 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn lock_nested(&self) -> MutexGuard<'_, T> {
         order::acquire(self.class, true);
-        self.lock.acquire();
+        self.lock.wait();
         MutexGuard { mutex: self, not_send: PhantomData }
     }
 
@@ -124,7 +124,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.mutex.lock.release();
+        self.mutex.lock.give_on();
         order::release(self.mutex.class);
     }
 }

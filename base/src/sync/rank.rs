@@ -1,5 +1,5 @@
 //! The lock classes of the kernel and their order. A core that holds a lock takes only locks of higher
-//! rank. `docs/locks.md` shows the same as a tree, with what each guards.
+//! rank. `docs/locks.md` is made from this list (`./ferry docs`).
 //!
 //! From outside in: who exists (processes, threads), what they own (signals, files), what files are
 //! (mounts, inodes, pipes, terminals), memory (spaces, futexes, page tables), and last the floor itself
@@ -26,6 +26,8 @@ macro_rules! classes {
 }
 
 classes! {
+    /// The kernel, or what one class of calls uses, under a giant or the coarse lock scheme.
+    KERNEL = 5;
     /// The table of processes, groups and sessions.
     PROCESS_TREE = 10;
     /// One process.

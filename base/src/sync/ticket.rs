@@ -1,8 +1,9 @@
 //! The ticket lock: whoever comes first is served first.
 
+use super::scheme::SpinLock;
 use crate::primitives::{AtomicU32, Ordering, constant, relax};
 
-/// A lock without a value. `Mutex` is what one wants; this is for lock schemes.
+/// A lock without a value. `Mutex` is what one wants; `KernelLock` is made of it too.
 pub struct TicketLock {
     /// The next ticket to be handed out.
     next: AtomicU32,
@@ -18,9 +19,9 @@ impl TicketLock {
         }
     }
 
-    /// Waits for the lock and takes it.
+    /// Waits for the lock and takes it; as `SpinLock::acquire`, which has no need of a seat here.
     #[inline]
-    pub fn acquire(&self) {
+    pub(super) fn wait(&self) {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         while self.serving.load(Ordering::Acquire) != ticket {
             relax();
@@ -43,9 +44,9 @@ impl TicketLock {
     }
 
     /// Releases the lock. Only its holder may: a stray call breaks the exclusion of this lock, which
-    /// is why `Mutex` keeps it private.
+    /// is why `Mutex` and `KernelLock` keep it private.
     #[inline]
-    pub fn release(&self) {
+    pub(super) fn give_on(&self) {
         let ticket = self.serving.load(Ordering::Relaxed);
         self.serving.store(ticket.wrapping_add(1), Ordering::Release);
     }
@@ -53,6 +54,23 @@ impl TicketLock {
     /// Whether somebody holds it, at this moment.
     pub fn is_held(&self) -> bool {
         self.serving.load(Ordering::Relaxed) != self.next.load(Ordering::Relaxed)
+    }
+}
+
+impl SpinLock for TicketLock {
+    #[inline]
+    fn join(&self, _seat: usize) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed) as usize
+    }
+
+    #[inline]
+    fn is_turn(&self, _seat: usize, ticket: usize) -> bool {
+        self.serving.load(Ordering::Acquire) as usize == ticket
+    }
+
+    #[inline]
+    fn release(&self, _seat: usize) {
+        self.give_on();
     }
 }
 

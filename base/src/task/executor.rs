@@ -19,7 +19,8 @@ use super::storage::{Header, Task};
 use crate::cpu::{self, CpuId, CpuLocal, LocalSlot, PerCpu};
 use crate::memory::OutOfMemory;
 use crate::panic::{Contain, contain};
-use crate::{sync, time};
+use crate::sync::{self, Once};
+use crate::time;
 
 /// Most tasks that `run_ready` polls before it returns.
 const BATCH: usize = 32;
@@ -44,7 +45,15 @@ struct Executor {
     doorbells: AtomicU64,
     /// Times that this core halted; written by it alone.
     parks: AtomicU64,
+    /// `Header::woken` of the task that is being polled; touched by this core alone.
+    woken_by: AtomicU64,
 }
+
+/// Whether tasks note when they were made ready, and by whom.
+static NOTES_WAKES: AtomicBool = AtomicBool::new(false);
+
+/// Is told of doorbells, by the core that rings.
+static ON_DOORBELL: Once<fn(CpuId)> = Once::new();
 
 static EXECUTORS: PerCpu<Executor> = PerCpu::new(
     [const {
@@ -58,6 +67,7 @@ static EXECUTORS: PerCpu<Executor> = PerCpu::new(
             ended: AtomicUsize::new(0),
             doorbells: AtomicU64::new(0),
             parks: AtomicU64::new(0),
+            woken_by: AtomicU64::new(0),
         }
     }; MAX_CPUS],
 );
@@ -213,6 +223,11 @@ impl<F: Future<Output = ()>, H: FnOnce()> Future for Hooked<F, H> {
 #[inline]
 pub(super) unsafe fn queue(core: CpuId, header: NonNull<Header>) {
     let executor = EXECUTORS.of(core);
+    if NOTES_WAKES.load(Ordering::Relaxed) {
+        let now = Machine::cycles() << 8 | CpuId::current().index() as u64;
+        // SAFETY: it has not ended, by the caller's promise.
+        unsafe { header.as_ref().woken.store(now, Ordering::Relaxed) };
+    }
     // SAFETY: a task is queued at most once, and stays valid until it has ended, which happens only
     // after it was popped.
     unsafe { executor.woken.push(Header::link_of(header)) };
@@ -225,8 +240,26 @@ pub(super) unsafe fn queue(core: CpuId, header: NonNull<Header>) {
 pub fn ring_doorbell(core: CpuId) {
     if EXECUTORS.of(core).doorbell.ring() {
         count_event(&EXECUTORS.here().doorbells);
+        if let Some(tell) = ON_DOORBELL.get() {
+            tell(core);
+        }
         Machine::send_ipi(core.index());
     }
+}
+
+/// From now on tasks note when they were made ready (`woken`), and `on_doorbell` is told of every doorbell
+/// by the core that rings it. Called once, at boot; it must not take locks.
+pub fn note_wakes(on_doorbell: fn(CpuId)) {
+    ON_DOORBELL.call_once(|| on_doorbell);
+    NOTES_WAKES.store(true, Ordering::Relaxed);
+}
+
+/// Who made the task ready that is being polled, and when, in ticks of the machine; `None` when that is
+/// not noted, was asked before in this poll, or nobody did.
+pub fn woken() -> Option<(CpuId, u64)> {
+    let noted = EXECUTORS.here().woken_by.swap(0, Ordering::Relaxed);
+    let core = CpuId::new((noted & 0xff) as usize)?;
+    (noted != 0).then_some((core, noted >> 8))
 }
 
 /// Whether a core is halted, or about to be. A hint.
@@ -270,6 +303,11 @@ pub fn run_one() -> bool {
 /// nobody else polls it.
 unsafe fn run(executor: &Executor, header: NonNull<Header>) {
     executor.yields.store(false, Ordering::Relaxed);
+    if NOTES_WAKES.load(Ordering::Relaxed) {
+        // SAFETY: a task that has not ended keeps its memory.
+        let noted = unsafe { header.as_ref().woken.swap(0, Ordering::Relaxed) };
+        executor.woken_by.store(noted, Ordering::Relaxed);
+    }
     // SAFETY: a task that has not ended keeps its memory, and we are its only poller.
     unsafe {
         header.as_ref().state.begin();
@@ -300,16 +338,18 @@ pub fn run_ready() -> bool {
 
 /// Halts this core until an interrupt comes, unless there is work: a ready task, a timer that is due,
 /// or what `has_work` finds. Work that appears while this goes on is not missed, provided that whoever
-/// made it visible rings the doorbell afterwards.
-pub fn park(has_work: impl FnOnce() -> bool) {
+/// made it visible rings the doorbell afterwards. False when it did not halt.
+pub fn park(has_work: impl FnOnce() -> bool) -> bool {
     sync::assert_none_held();
     let Executor { doorbell, parks, .. } = EXECUTORS.here();
     doorbell.publish_parked();
-    if !has_ready() && !time::is_due() && !has_work() {
+    let halts = !has_ready() && !time::is_due() && !has_work();
+    if halts {
         count_event(parks);
         Machine::wait_for_interrupt();
     }
     doorbell.publish_awake();
+    halts
 }
 
 /// This core is about to enter user mode: false when it must not, because a task became ready and no

@@ -24,8 +24,9 @@ mod tests;
 
 #[cfg(not(loom))]
 pub use executor::{
-    CoreCounts, TaskCounts, Yield, core_counts, has_ready, has_woken, is_parked, others_in_kernel,
-    park, ring_doorbell, run_one, run_ready, spawn, spawn_with_hook, task_counts, yield_now,
+    CoreCounts, TaskCounts, Yield, core_counts, has_ready, has_woken, is_parked, note_wakes,
+    others_in_kernel, park, ring_doorbell, run_one, run_ready, spawn, spawn_with_hook, task_counts,
+    woken, yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use executor::{enter_user_mode, leave_user_mode};

@@ -10,7 +10,7 @@ use core::future::Future;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::pin::Pin;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use super::executor;
@@ -29,6 +29,8 @@ pub(super) struct Header {
     /// One for "has not ended", one per waker.
     references: AtomicUsize,
     pub core: CpuId,
+    /// When it was made ready and by which core, while that is wanted (`executor::note_wakes`); 0 if not.
+    pub woken: AtomicU64,
     table: &'static Table,
 }
 
@@ -64,6 +66,7 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
             state: State::idle(),
             references: AtomicUsize::new(1),
             core,
+            woken: AtomicU64::new(0),
             table: &Self::TABLE,
         };
         // SAFETY: fresh memory of the right layout. The future is written field by field, so that

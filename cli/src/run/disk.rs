@@ -12,7 +12,7 @@ use super::NotStarted;
 use crate::machine::quoted;
 
 /// The options of `ferry run` for disks.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct DiskArguments {
     /// Give the guest a disk: the first is /dev/vda, the next /dev/vdb.
     #[arg(long = "disk", value_name = "FILE[:ro]", value_parser = DiskOption::parse)]

@@ -9,6 +9,7 @@ mod disk;
 mod log;
 mod options;
 mod panic;
+mod saved;
 mod session;
 mod stats;
 mod streams;
@@ -27,7 +28,8 @@ use crate::model::Model;
 use crate::status::{NotStarted, Usage};
 use channel::Start;
 use options::Root;
-pub use options::{Arguments, default_kernel, parse_seconds, source_root};
+pub use options::{Arguments, CallPath, default_kernel, parse_seconds, source_root};
+pub use saved::Saved;
 use session::{Session, Tells};
 pub use stats::{CallFigures, Figures};
 use trace::Tracer;
@@ -51,16 +53,17 @@ fn locate_on_host(name: &Path, directory: &Path, search_path: &str) -> Result<Pa
 }
 
 /// Boot Ferry in QEMU and run one Linux program on it.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Options {
     #[command(flatten)]
-    run: Arguments,
+    pub run: Arguments,
     #[command(flatten)]
     disks: disk::DiskArguments,
 }
 
 /// Carries out `ferry run`; returns the exit status.
 pub fn run(Options { run: arguments, disks }: &Options) -> Result<u8> {
+    let arguments = &*arguments.with_saved_layout()?;
     let layout = arguments.layout()?;
     let environment = arguments.environment()?;
     let value = |name: &str| {
@@ -123,7 +126,7 @@ pub fn run(Options { run: arguments, disks }: &Options) -> Result<u8> {
         figures: arguments.figures.clone(),
     };
     let tracer = match &arguments.trace {
-        Some(path) => Some(Tracer::prepare(path, arguments.memory_mib)?),
+        Some(path) => Some(Tracer::prepare(path, arguments.memory_mib, arguments.locks)?),
         None => None,
     };
     let locked = disks.lock()?;

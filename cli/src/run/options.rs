@@ -1,20 +1,23 @@
 //! The options of `ferry run`, their meaning, and the kernel's command line that follows from them.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use abi::trace::LockScheme;
 use anyhow::Result;
 use policy::place::{CoreSet, Layout, LayoutError, Wishes};
 
+use super::saved::Saved;
 use crate::image::AddedFile;
 use crate::image::program::GUEST_PATH;
 use crate::machine::SharedDirectory;
 use crate::status::Usage;
 
 /// Most cores that Ferry runs on.
-const MAX_CPUS: usize = 8;
+pub const MAX_CPUS: usize = 8;
 const KERNEL_VARIABLE: &str = "FERRY_KERNEL";
 /// Where the launcher's build puts the kernel, below the root of the source tree.
 const KERNEL_PATH: &str = "target/kernel/x86_64-unknown-none/release/ferry-kernel";
@@ -23,7 +26,7 @@ const KERNEL_PATH: &str = "target/kernel/x86_64-unknown-none/release/ferry-kerne
 const TRACE_RECORDS: u32 = 1 << 16;
 
 /// Boot Ferry in QEMU and run one Linux program on it.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(
     override_usage = "ferry run [OPTIONS] -- PROGRAM [ARGS]...",
     after_help = "PROGRAM is one of this machine, or a script; it is packed with what it needs.\n\
@@ -38,13 +41,13 @@ pub struct Arguments {
     pub cpus: usize,
     /// The program's cores, as in 0,2-3 [default: all others; with --path auto, all].
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
-    app_cores: Option<CoreSet>,
+    pub app_cores: Option<CoreSet>,
     /// Cores that serve its calls [default: the last].
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
-    kernel_cores: Option<CoreSet>,
+    pub kernel_cores: Option<CoreSet>,
     /// Cores that look after devices and take their interrupts [default: the first that serves calls].
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
-    interrupt_cores: Option<CoreSet>,
+    pub interrupt_cores: Option<CoreSet>,
     /// Memory of the machine, in M or G.
     #[arg(long = "memory", value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
     pub memory_mib: u64,
@@ -56,7 +59,23 @@ pub struct Arguments {
         value_enum,
         hide_possible_values = true
     )]
-    path: CallPath,
+    pub path: CallPath,
+    /// What is locked: each object (fine), a class of calls (coarse), or all of the kernel (giant, of
+    /// three kinds).
+    #[arg(
+        long,
+        value_name = "fine|coarse|giant-ticket|giant-clh|giant-mcs",
+        default_value = "fine",
+        value_parser = parse_locks
+    )]
+    pub locks: LockScheme,
+    /// Use cores, path and locks that `ferry tune --save FILE` found.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["cpus", "app_cores", "kernel_cores", "interrupt_cores", "path", "locks"]
+    )]
+    pub layout: Option<PathBuf>,
     /// Set a variable, or pass this machine's value on.
     #[arg(long = "env", value_name = "K[=V]")]
     environment: Vec<String>,
@@ -123,8 +142,11 @@ pub struct Arguments {
 }
 
 /// How system calls are carried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum CallPath {
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum CallPath {
     /// Each call by its cheapest path; every core runs programs.
     Auto,
     Local,
@@ -235,6 +257,14 @@ pub fn share_tag(index: usize) -> String {
 }
 
 impl Arguments {
+    /// The same with what `--layout` says.
+    pub fn with_saved_layout(&self) -> Result<Cow<'_, Arguments>> {
+        let Some(file) = &self.layout else { return Ok(Cow::Borrowed(self)) };
+        let mut arguments = self.clone();
+        Saved::read(file)?.apply(&mut arguments);
+        Ok(Cow::Owned(arguments))
+    }
+
     /// Which cores are for what.
     pub fn layout(&self) -> Result<Layout> {
         let wishes = Wishes {
@@ -272,6 +302,9 @@ impl Arguments {
         );
         if self.trace.is_some() {
             line.push_str(&format!(" ferry.trace={TRACE_RECORDS}"));
+        }
+        if self.locks != LockScheme::Fine {
+            line.push_str(&format!(" ferry.locks={}", self.locks.name()));
         }
         if self.stages || self.figures.is_some() {
             line.push_str(" ferry.stages=1");
@@ -367,7 +400,12 @@ fn parse_cpus(text: &str) -> Result<usize, String> {
     }
 }
 
-fn parse_cores(text: &str) -> Result<CoreSet, String> {
+fn parse_locks(text: &str) -> Result<LockScheme, String> {
+    let known = LockScheme::ALL.into_iter().find(|scheme| scheme.name() == text);
+    known.ok_or_else(|| format!("expected {}", LockScheme::ALL.map(LockScheme::name).join(", ")))
+}
+
+pub fn parse_cores(text: &str) -> Result<CoreSet, String> {
     let core = |text: &str| match text.parse::<usize>() {
         Ok(core) if core < MAX_CPUS => Ok(core),
         _ => Err(format!("{text:?} is not a core from 0 to {}", MAX_CPUS - 1)),
@@ -387,7 +425,7 @@ fn parse_cores(text: &str) -> Result<CoreSet, String> {
 }
 
 /// The list that `parse_cores` understands, such as `0,2-3`.
-fn core_list(set: CoreSet) -> String {
+pub fn core_list(set: CoreSet) -> String {
     let mut parts: Vec<(usize, usize)> = Vec::new();
     for core in set.iter() {
         match parts.last_mut() {

@@ -31,7 +31,7 @@ use super::options::LogLevel;
 use super::stats;
 use super::streams::{self, InputCredit};
 use super::terminal::{self, RawMode};
-use super::trace::Tracer;
+use super::trace::{self, Tracer};
 use crate::machine::{Connections, Running};
 use crate::status;
 
@@ -176,9 +176,14 @@ impl Session {
         let Run { ending, report, counters, stages, panicked, problem, messages, tracer, .. } = run;
         drop(raw_mode);
         drop(running);
-        if let Some(Err(error)) = tracer.map(Tracer::finish) {
-            eprintln!("ferry: warning: {error:#}");
-        }
+        let last_records = match tracer.map(Tracer::finish) {
+            Some(Ok(records)) => records,
+            Some(Err(error)) => {
+                eprintln!("ferry: warning: {error:#}");
+                Vec::new()
+            }
+            None => Vec::new(),
+        };
         if let Some(file) = &self.tells.figures {
             let text = serde_json::to_string(&stats::figures(&counters, &stages))? + "\n";
             std::fs::write(file, text)
@@ -205,6 +210,7 @@ impl Session {
         let text = log.text();
         if let Some(panic) = super::panic::find(&text) {
             eprint!("ferry: {}", panic.describe(kernel));
+            eprint!("{}", trace::describe(&last_records));
             eprintln!("ferry: the kernel's log is {}", log.keep().display());
             return Ok(status::SOFTWARE);
         }

@@ -2,8 +2,10 @@
 //!
 //! The memory is a file without a name that QEMU maps and this reads. The kernel says where its rings
 //! are; from then on a thread takes what is there every few milliseconds, so neither side needs more
-//! room however long the run is. What finds no room in a ring is counted, not awaited.
+//! room however long the run is. What finds no room in a ring is counted, not awaited. The last records of
+//! each core are kept at hand, for the report of a kernel that dies.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufWriter;
 use std::os::unix::fs::FileExt;
@@ -21,17 +23,24 @@ use trace::Writer;
 /// Time between two looks at rings that were empty.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// Records of each core that the report of a panic shows.
+const SHOWN: usize = 8;
+
+/// The last records of each core, in the order in which they were written.
+pub type LastRecords = Vec<VecDeque<Record>>;
+
 /// A trace that is being recorded.
 pub struct Tracer {
     path: PathBuf,
+    scheme: LockScheme,
     memory: Arc<File>,
     is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<()>>>,
+    thread: Option<JoinHandle<Result<LastRecords>>>,
 }
 
 impl Tracer {
     /// Makes the guest's memory and the file of the trace.
-    pub fn prepare(path: &Path, memory_mib: u64) -> Result<Tracer> {
+    pub fn prepare(path: &Path, memory_mib: u64, scheme: LockScheme) -> Result<Tracer> {
         let memory = rustix::fs::memfd_create("ferry-memory", rustix::fs::MemfdFlags::CLOEXEC)
             .context("cannot get memory for the machine")?;
         let memory = File::from(memory);
@@ -39,6 +48,7 @@ impl Tracer {
         File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Tracer {
             path: path.to_path_buf(),
+            scheme,
             memory: Arc::new(memory),
             is_over: Arc::new(AtomicBool::new(false)),
             thread: None,
@@ -53,15 +63,15 @@ impl Tracer {
     /// The kernel has said where its rings are.
     pub fn begin(&mut self, rings: Rings) {
         let (memory, is_over) = (self.memory.clone(), self.is_over.clone());
-        let path = self.path.clone();
+        let (path, scheme) = (self.path.clone(), self.scheme);
         self.thread = Some(std::thread::spawn(move || {
-            drain(&memory, &rings, &path, &is_over)
+            drain(&memory, &rings, scheme, &path, &is_over)
                 .with_context(|| format!("the trace {} is not complete", path.display()))
         }));
     }
 
-    /// The machine is gone: takes what is left.
-    pub fn finish(self) -> Result<()> {
+    /// The machine is gone: takes what is left. The last records of each core.
+    pub fn finish(self) -> Result<LastRecords> {
         self.is_over.store(true, Ordering::Release);
         match self.thread {
             Some(thread) => thread.join().unwrap_or_else(|_| bail!("the trace's thread panicked")),
@@ -73,14 +83,20 @@ impl Tracer {
 }
 
 /// Moves records from the rings to the file until the machine is gone and nothing is left.
-fn drain(memory: &File, rings: &Rings, path: &Path, is_over: &AtomicBool) -> Result<()> {
+fn drain(
+    memory: &File,
+    rings: &Rings,
+    scheme: LockScheme,
+    path: &Path,
+    is_over: &AtomicBool,
+) -> Result<LastRecords> {
     let header = Header {
         cores: u8::try_from(rings.cores)?,
         overwrites: false,
         origin: Origin::Recorded,
         ticks_per_second: rings.ticks_per_second,
         began_unix_ns: rings.began_unix_ns,
-        scheme: LockScheme::Fine,
+        scheme,
     };
     let file = File::create(path)?;
     let mut writer = Writer::new(BufWriter::new(file), &header)?;
@@ -88,7 +104,13 @@ fn drain(memory: &File, rings: &Rings, path: &Path, is_over: &AtomicBool) -> Res
     let capacity = u64::from(rings.capacity);
     let mut ends: Vec<Ring> = rings.addresses[..count]
         .iter()
-        .map(|address| Ring { address: *address, capacity, taken: 0, lost: 0 })
+        .map(|address| Ring {
+            address: *address,
+            capacity,
+            taken: 0,
+            lost: 0,
+            last: VecDeque::with_capacity(SHOWN),
+        })
         .collect();
     loop {
         // In this order: what was written before the end is seen after it.
@@ -105,7 +127,20 @@ fn drain(memory: &File, rings: &Rings, path: &Path, is_over: &AtomicBool) -> Res
         }
     }
     writer.finish()?;
-    Ok(())
+    Ok(ends.into_iter().map(|ring| ring.last).collect())
+}
+
+/// Records as lines of a report, for people.
+pub fn describe(records: &LastRecords) -> String {
+    let name = |number: u16| policy::route::name(usize::from(number)).to_string();
+    let mut text = String::new();
+    for (core, records) in records.iter().enumerate().filter(|(_, records)| !records.is_empty()) {
+        text.push_str(&format!("last records of core {core}:\n"));
+        for record in records {
+            text.push_str(&format!("  {}\n", trace::text::line(record, &name)));
+        }
+    }
+    text
 }
 
 /// The reading end of a ring.
@@ -114,6 +149,7 @@ struct Ring {
     capacity: u64,
     taken: u64,
     lost: u64,
+    last: VecDeque<Record>,
 }
 
 impl Ring {
@@ -144,6 +180,10 @@ impl Ring {
             let record = Record::decode(&words_of(&bytes))
                 .map_err(|error| anyhow::anyhow!("core {core}, record {}: {error}", self.taken))?;
             writer.push(core, &record)?;
+            if self.last.len() == SHOWN {
+                self.last.pop_front();
+            }
+            self.last.push_back(record);
             self.taken += 1;
         }
         memory.write_all_at(&self.taken.to_le_bytes(), self.address + TAIL as u64)?;

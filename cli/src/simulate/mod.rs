@@ -1,6 +1,7 @@
 //! `ferry sim`: a trace on other cores, layouts, paths and locks.
 
 mod accuracy;
+mod replayed;
 mod speed;
 mod sweep;
 mod text;
@@ -52,8 +53,9 @@ enum Action {
         /// Trace of two cores, each with the same program.
         two: PathBuf,
     },
-    /// How well published figures of three and four cores are predicted from those of one and two.
-    Accuracy,
+    /// How well published figures of three and four cores are predicted from those of one and two; or,
+    /// with traces, how well each is replayed on its own cores.
+    Accuracy(replayed::Arguments),
     /// Events per second, beside a bare binary heap.
     Speed {
         /// Simulated cores.
@@ -81,7 +83,8 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
             Ok(prepared.status())
         }
         Action::Calibrate { one, two } => calibrate(one, two),
-        Action::Accuracy => accuracy::run(),
+        Action::Accuracy(arguments) if arguments.is_empty() => accuracy::run(),
+        Action::Accuracy(arguments) => replayed::run(arguments),
         Action::Speed { cores, millions } => speed::run(usize::from(*cores), *millions),
     }
 }

@@ -39,12 +39,28 @@ pub fn summary(summary: &Summary, ticks_per_second: u64, names: Names) -> String
     section("core", of_cores.map(|(core, calls)| row(core.to_string(), &calls.total)).collect());
     let locks = summary.by_lock.iter().flat_map(|((scheme, lock), locks)| {
         let name = |what: &str| format!("{} {lock}: {what}", scheme.name());
-        [row(name("wait"), &locks.waited), row(name("held"), &locks.held)]
+        [
+            row(name("wait"), &locks.waited),
+            row(name("held"), &locks.held),
+            row(name("release"), &locks.release),
+        ]
     });
     section("lock", locks.collect());
+    let by_call = summary.locks_by_call.iter().flat_map(|(number, locks)| {
+        let name = |what: &str| format!("{}: {what}", names(*number));
+        [row(name("wait"), &locks.waited), row(name("held"), &locks.held)]
+    });
+    section("lock, by call", by_call.collect());
     if summary.wake_ups.count() > 0 {
         section("wake-up", vec![row("ready to running".into(), &summary.wake_ups)]);
         text += &wake_ups(&summary.wake_ups, ticks_per_second);
+    }
+    if !summary.events.is_empty() {
+        let rows =
+            summary.events.iter().map(|(kind, count)| vec![kind.name().into(), count.to_string()]);
+        let heads = vec!["event".into(), "count".into()];
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n{}", Table { heads, rows: rows.collect() }.to_text());
     }
     text += &stages(&summary.all, &ns);
     text += &core_shares(summary);

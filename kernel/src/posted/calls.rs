@@ -21,6 +21,7 @@ use super::scanner::{self, LIMIT, Message};
 use super::syspage::{Origin, Parts};
 use super::{PROCESS_LIMIT, SPIN_LIMIT, Syspage};
 use crate::call::{self, Call, SysResult};
+use crate::locks;
 use crate::memory::{AddressSpace, AreaFlags, PAGE, SharedPage, SharedPlace, is_page_aligned};
 use crate::process::Thread;
 
@@ -196,7 +197,8 @@ pub fn submit_at_once(
     thread: &Arc<Thread>,
 ) -> Option<SysResult> {
     let is_submit = number == number::ferry_wait && arguments[0] == wait_mode::SUBMIT;
-    is_submit.then(|| own_syspage(thread).map(|syspage| tell_scanner(thread, &syspage)))
+    let submit = || own_syspage(thread).map(|syspage| tell_scanner(thread, &syspage));
+    is_submit.then(|| locks::during(number, thread.number(), submit))
 }
 
 /// Something may have been posted.

@@ -30,9 +30,9 @@ use policy::route::{self, CLASS_COUNT, CLASSES, Class};
 use policy::table::number;
 
 use crate::call::{Call, decode};
-use crate::machine;
 use crate::memory::AddressSpace;
 use crate::process::Thread;
+use crate::{locks, machine};
 
 /// Requests that may wait in front of one server. A caller that finds the queue full yields and
 /// tries again.
@@ -84,14 +84,16 @@ pub fn answer_at_once(
     thread: &Arc<Thread>,
     space: Option<&AddressSpace>,
 ) -> Option<u64> {
-    let id = match number {
-        number::getppid => return Some(thread.process.parent_pid().to_value()),
-        number::getpid => return Some(thread.process.pid.to_value()),
-        number::gettid => return Some(thread.tid().to_value()),
-        number::getuid => thread.credentials().user.real,
-        number::geteuid => thread.credentials().user.effective,
-        number::getgid => thread.credentials().group.real,
-        number::getegid => thread.credentials().group.effective,
+    match number {
+        number::getppid
+        | number::getpid
+        | number::gettid
+        | number::getuid
+        | number::geteuid
+        | number::getgid
+        | number::getegid => {
+            Some(locks::during(number, thread.number(), || identity(number, thread)))
+        }
         number::read
         | number::write
         | number::lseek
@@ -133,13 +135,27 @@ pub fn answer_at_once(
                 number::clock_gettime => time::clock_at_once(thread, space, arguments),
                 _ => file::look_at_once(thread, number, arguments),
             };
-            let answer = catch(|| space.map_or_else(|| act(&thread.space()), act)).ok().flatten();
+            let step = || catch(|| space.map_or_else(|| act(&thread.space()), act));
+            let answer = locks::during(number, thread.number(), step).ok().flatten();
             // What needs I/O first needs a handler, which may wait.
-            return answer.filter(|value| decode(*value) != Err(Errno::EIOCBQUEUED));
+            answer.filter(|value| decode(*value) != Err(Errno::EIOCBQUEUED))
         }
-        _ => return None,
-    };
-    Some(u64::from(id))
+        _ => None,
+    }
+}
+
+/// The answer of one of the calls that tell who the caller is.
+#[inline(always)]
+fn identity(number: usize, thread: &Thread) -> u64 {
+    u64::from(match number {
+        number::getppid => return thread.process.parent_pid().to_value(),
+        number::getpid => return thread.process.pid.to_value(),
+        number::gettid => return thread.tid().to_value(),
+        number::getuid => thread.credentials().user.real,
+        number::geteuid => thread.credentials().user.effective,
+        number::getgid => thread.credentials().group.real,
+        _ => thread.credentials().group.effective,
+    })
 }
 
 impl Server {

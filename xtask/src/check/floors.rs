@@ -31,7 +31,7 @@ const FLOORS: &[Floor] = &[
         ],
     ),
     ("memory", &["memory"]),
-    ("record", &["counters", "injection", "machine", "polls", "stages", "trace"]),
+    ("record", &["counters", "injection", "locks", "machine", "polls", "stages", "trace"]),
 ];
 
 /// All names of modules on higher floors, and modules without a floor, one line each.

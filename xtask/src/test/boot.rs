@@ -18,29 +18,48 @@ const SHOWN_LINES: usize = 15;
 /// In the message of a panic that a test asked for.
 const ASKED_FOR: &str = "test hook";
 
-/// Number of cores and call path.
+/// Number of cores, call path and lock scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Configuration {
     /// Cores of the machine.
     pub cpus: usize,
     /// `local`, `remote`, `posted` or `auto`.
     pub path: &'static str,
+    /// The lock scheme.
+    pub locks: &'static str,
 }
 
 /// One and two cores with every call path; with one core, nobody else could take what is posted.
 pub const CONFIGURATIONS: [Configuration; 6] = [
-    Configuration { cpus: 1, path: "local" },
-    Configuration { cpus: 1, path: "remote" },
-    Configuration { cpus: 2, path: "local" },
-    Configuration { cpus: 2, path: "remote" },
-    Configuration { cpus: 2, path: "posted" },
-    Configuration { cpus: 2, path: "auto" },
+    Configuration::new(1, "local"),
+    Configuration::new(1, "remote"),
+    Configuration::new(2, "local"),
+    Configuration::new(2, "remote"),
+    Configuration::new(2, "posted"),
+    Configuration::new(2, "auto"),
+];
+
+/// Each lock scheme but the fine one, which is that of all others: the four paths with two cores among them.
+pub const SCHEMES: [Configuration; 4] = [
+    Configuration { locks: "coarse", ..Configuration::new(2, "auto") },
+    Configuration { locks: "giant-ticket", ..Configuration::new(2, "local") },
+    Configuration { locks: "giant-clh", ..Configuration::new(2, "remote") },
+    Configuration { locks: "giant-mcs", ..Configuration::new(2, "posted") },
 ];
 
 impl Configuration {
-    /// Such as `2-remote`.
+    /// With the lock scheme that is the default.
+    pub const fn new(cpus: usize, path: &'static str) -> Configuration {
+        Configuration { cpus, path, locks: "fine" }
+    }
+
+    /// Such as `2-remote`, or `2-remote-giant-clh`.
     pub fn name(self) -> String {
-        format!("{}-{}", self.cpus, self.path)
+        let locks = match self.locks {
+            "fine" => String::new(),
+            other => format!("-{other}"),
+        };
+        format!("{}-{}{locks}", self.cpus, self.path)
     }
 }
 
@@ -69,6 +88,7 @@ impl Ferry {
         let mut command = Command::new(&self.tool);
         command.arg("run").arg("--kernel").arg(&self.kernel);
         command.args(["--cpus", &configuration.cpus.to_string(), "--path", configuration.path]);
+        command.args(["--locks", configuration.locks]);
         command
     }
 

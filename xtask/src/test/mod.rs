@@ -5,7 +5,7 @@
 //! | host | unit, property and integration tests of all crates |
 //! | loom | models of the lock-free parts, in every order |
 //! | miri | `abi`, `base` and `user/rust` under Miri, where that is installed |
-//! | syscall | tests/syscall on Linux, then on Ferry with 1 and 2 cores, local and remote |
+//! | syscall | tests/syscall on Linux, then on Ferry with 1 and 2 cores, by every path; some under every lock scheme |
 //! | library | libferry and the crate `ferry`: on Linux, with a double of the kernel, and on Ferry |
 //! | shell | tests/shell by the same busybox on Linux and on Ferry |
 //! | run | what callers of `ferry run` rely on |
@@ -65,6 +65,9 @@ pub struct Arguments {
     /// Test this kernel instead of building the checked one.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
+    /// Run everything under every lock scheme too, the stress among it.
+    #[arg(long)]
+    all: bool,
     /// Let each fuzzer run for so long in each configuration.
     #[arg(long, value_name = "N")]
     fuzz_seconds: Option<u64>,
@@ -77,6 +80,7 @@ pub struct Bench {
     ferry: Ferry,
     builds_kernel: bool,
     fuzz_seconds: Option<u64>,
+    is_all: bool,
 }
 
 impl Bench {
@@ -108,6 +112,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool> {
         work,
         builds_kernel: arguments.kernel.is_none(),
         fuzz_seconds: arguments.fuzz_seconds,
+        is_all: arguments.all,
     };
     let mut report = Report::new();
     run_stages(&bench, &filter, &mut report);

@@ -22,13 +22,9 @@ const BUILD_DEADLINE: Duration = Duration::from_secs(60);
 
 /// One core; and two that both run the program's threads.
 const BOOTS: [(Configuration, &[&str], &[&str]); 3] = [
-    (Configuration { cpus: 1, path: "local" }, &[], &[]),
-    (Configuration { cpus: 2, path: "remote" }, &[], &[]),
-    (
-        Configuration { cpus: 2, path: "local" },
-        &["--app-cores", "0,1", "--kernel-cores", "0,1"],
-        &["pair"],
-    ),
+    (Configuration::new(1, "local"), &[], &[]),
+    (Configuration::new(2, "remote"), &[], &[]),
+    (Configuration::new(2, "local"), &["--app-cores", "0,1", "--kernel-cores", "0,1"], &["pair"]),
 ];
 
 /// Runs the stage.

@@ -49,6 +49,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("counters", counters),
     ("interrupt-cores", interrupt_cores),
     ("trace", trace),
+    ("trace-of-locks", trace_of_locks),
     ("panic-of-a-handler", faults::panic_of_a_handler),
     ("panic-of-the-kernel", faults::panic_of_the_kernel),
     ("machine-alone", faults::machine_alone),
@@ -257,6 +258,25 @@ fn trace(bench: &Bench) -> Result<()> {
     };
     // Each line of output is a call.
     ensure!(count("write") == 50 && count("execve") >= 1, "{}", summary.stdout);
+    // Two programs ran: each has a thread, and there is more than one to switch between.
+    ensure!(count("thread") >= 2 && count("switch") >= 2, "{}", summary.stdout);
+    Ok(())
+}
+
+/// Under a giant lock each step of a call has a record of the lock, no two of which overlap.
+fn trace_of_locks(bench: &Bench) -> Result<()> {
+    let path = bench.work.join("locks.trace");
+    let name = path.to_string_lossy().into_owned();
+    let script = "for i in 1 2 3 4; do busybox ls /proc >/dev/null & done; wait";
+    let options = ["--locks", "giant-mcs", "--trace", &name];
+    let boot = boot(bench, &options, &["busybox", "sh", "-c", script], b"")?;
+    expect_status(&boot, 0)?;
+    for action in ["check", "summary"] {
+        let mut command = Command::new(&bench.ferry.tool);
+        let told = process::run(command.args(["trace", action]).arg(&path), b"", DEADLINE)?;
+        ensure!(told.succeeded(), "{}", told.describe());
+        ensure!(action == "check" || told.stdout.contains("giant-mcs 0: held"), "{}", told.stdout);
+    }
     Ok(())
 }
 
@@ -402,7 +422,7 @@ fn counters(bench: &Bench) -> Result<()> {
 
 /// A core that is for interrupts takes those of the devices, runs no program and serves no calls.
 fn interrupt_cores(bench: &Bench) -> Result<()> {
-    let configuration = Configuration { cpus: 3, path: "auto" };
+    let configuration = Configuration::new(3, "auto");
     // Reading gives the interrupt core time to park, so that the end of the input interrupts it.
     let script = "read line; nproc; cat /proc/ferry/counters";
     let program = ["busybox", "sh", "-c", script];

@@ -25,7 +25,7 @@ const SCRIPT_DEADLINE_S: u32 = 30;
 const SILENCE: Duration = Duration::from_secs(35);
 /// The two ends of what there is: everything on one core, and everything shared out.
 const CONFIGURATIONS: [Configuration; 2] =
-    [Configuration { cpus: 1, path: "local" }, Configuration { cpus: 2, path: "remote" }];
+    [Configuration::new(1, "local"), Configuration::new(2, "remote")];
 const BUSYBOX: &str = "/bin/busybox";
 /// Exit status of run-linux.sh when it may not make namespaces.
 const NEEDS_ROOT: i32 = 77;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Bench;
-use super::boot::CONFIGURATIONS;
+use super::boot::{CONFIGURATIONS, Configuration, SCHEMES};
 use super::report::{Case, Report};
 
 /// What the stress is asked to run.
@@ -23,12 +23,24 @@ const FRAME_SLACK: i64 = 256;
 /// Runs the stage.
 pub fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     super::syscall::build(bench)?;
-    report.progress(&format!("stress: {SECONDS} seconds on two cores"));
+    run_in(bench, CONFIGURATIONS[3], "stress", report)?;
+    for configuration in SCHEMES.iter().filter(|_| bench.is_all) {
+        run_in(bench, *configuration, &format!("stress/{}", configuration.locks), report)?;
+    }
+    Ok(())
+}
+
+fn run_in(
+    bench: &Bench,
+    configuration: Configuration,
+    name: &str,
+    report: &mut Report,
+) -> Result<()> {
+    report.progress(&format!("{name}: {SECONDS} seconds on two cores"));
     let added = format!("{}:/stress", bench.programs().join("musl/stress").display());
     let seconds = SECONDS.to_string();
-    let configuration = CONFIGURATIONS[3];
     let boot = bench.ferry.boot(
-        "stress",
+        name,
         configuration,
         &["--file", &added, "--append", "ferry.log=info"],
         &["/stress", &seconds],
@@ -38,10 +50,10 @@ pub fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let output = &boot.finished.stdout;
     let well = boot.finished.succeeded() && output.contains("stress ok");
     let failure = (!well).then(|| format!("{output}\n{}", boot.describe_machine()));
-    let ends = Case::new("stress/ends-well", failure);
-    let leaks = Case::new("stress/leaves-nothing", leak(&boot.log, FRAME_SLACK));
-    let panics = Case::of_problems("stress/no-handler-panics", boot.contained_panics());
-    report.add("stress", &[ends, leaks, panics]);
+    let ends = Case::new(format!("{name}/ends-well"), failure);
+    let leaks = Case::new(format!("{name}/leaves-nothing"), leak(&boot.log, FRAME_SLACK));
+    let panics = Case::of_problems(format!("{name}/no-handler-panics"), boot.contained_panics());
+    report.add(name, &[ends, leaks, panics]);
     Ok(())
 }
 

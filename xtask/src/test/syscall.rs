@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::Bench;
-use super::boot::{CONFIGURATIONS, Configuration};
+use super::boot::{CONFIGURATIONS, Configuration, SCHEMES};
 use super::report::{Case, Filter, Report};
 use crate::process;
 
@@ -29,6 +29,10 @@ const CONFIGURATION_DEADLINE: Duration = Duration::from_secs(900);
 const CASE_DEADLINE_S: &str = "60";
 /// Exit status of run-linux.sh when it may not make namespaces.
 const NEEDS_ROOT: i32 = 77;
+
+/// What runs under every lock scheme unless all is asked for: programs of many threads, which take a few
+/// seconds together.
+const SAMPLE: &[&str] = &["musl/epoll", "musl/futex", "musl/pipe", "musl/thread"];
 
 /// Runs the programs given as arguments, each with the cases that follow it in its word, and marks
 /// where each begins and ends.
@@ -118,30 +122,38 @@ pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
     let programs = programs(&bench.programs())?;
     let is_wanted =
         |place: &str, program: &String| filter.wants("syscall", &format!("{place}/{program}"));
-    let wanted = |configuration: Configuration| -> Vec<String> {
+    let is_wanted_in = |configuration: &Configuration, program: &String| {
         let place = configuration.name();
-        programs.iter().filter(|program| is_wanted(&place, program)).cloned().collect()
+        let texts = filter.names.iter().filter_map(|name| name.strip_prefix("syscall/"));
+        let is_named = texts.into_iter().any(|text| text.starts_with(&place));
+        let is_in_sample = SAMPLE.contains(&program.as_str());
+        is_wanted(&place, program)
+            && (bench.is_all || is_named || is_in_sample || CONFIGURATIONS.contains(configuration))
     };
-    let places: Vec<_> = CONFIGURATIONS.iter().map(|each| each.name()).collect();
+    let wanted = |configuration: Configuration| -> Vec<String> {
+        programs.iter().filter(|program| is_wanted_in(&configuration, program)).cloned().collect()
+    };
+    let places: Vec<_> = CONFIGURATIONS.iter().chain(&SCHEMES).collect();
     let anywhere = |program: &&String| {
-        is_wanted("linux", program) || places.iter().any(|place| is_wanted(place, program))
+        is_wanted("linux", program) || places.iter().any(|place| is_wanted_in(place, program))
     };
     let somewhere: Vec<_> = programs.iter().filter(anywhere).cloned().collect();
     let is_all = somewhere.len() == programs.len();
     let expected = on_linux(bench, &somewhere, is_all, report)?;
     // Two machines with one core each fit the two cores that there are at least.
-    let (ones, twos): (Vec<_>, Vec<_>) = CONFIGURATIONS.iter().partition(|each| each.cpus == 1);
+    let (ones, twos): (Vec<&Configuration>, Vec<_>) =
+        places.into_iter().partition(|each| each.cpus == 1);
     let run = |configuration| on_ferry(bench, configuration, wanted(configuration), &expected);
     let results = std::thread::scope(|scope| {
-        let threads: Vec<_> = ones.iter().map(|each| scope.spawn(|| run(*each))).collect();
+        let threads: Vec<_> = ones.iter().map(|each| scope.spawn(|| run(**each))).collect();
         threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
     });
     for (configuration, result) in ones.iter().zip(results) {
         let cases = result.map_err(|_| anyhow::anyhow!("a test thread panicked"))??;
-        report_configuration(report, *configuration, &cases);
+        report_configuration(report, **configuration, &cases);
     }
     for configuration in twos {
-        report_configuration(report, configuration, &run(configuration)?);
+        report_configuration(report, *configuration, &run(*configuration)?);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ mod apps;
 mod boot;
 mod concurrency;
 mod idle;
+mod locks;
 mod memsc;
 mod micro;
 mod noise;
@@ -27,6 +28,7 @@ pub static SUITES: &[&Suite] = &[
     &concurrency::SUITE,
     &apps::SUITE,
     &noise::SUITE,
+    &locks::SUITE,
 ];
 
 /// The suite of this name.
