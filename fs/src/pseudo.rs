@@ -107,7 +107,7 @@ pub struct Listed<'a> {
 }
 
 /// Content of a pseudo-directory.
-pub trait Directory: Send + Sync {
+pub trait Directory: Send + Sync + Any {
     /// The entry of a name.
     fn lookup(&self, name: &[u8]) -> Result<Entry, Errno>;
     /// Gives the entries whose cursor is greater than `after` in order until `emit` returns false.
@@ -239,6 +239,18 @@ impl PseudoInode {
             place,
             me: me.clone(),
         })
+    }
+}
+
+/// The provider of a pseudo-directory, when it is of type `D`.
+pub fn directory_of<D: Directory>(inode: &dyn Inode) -> Option<&D> {
+    let inode: &PseudoInode = inode.as_any().downcast_ref()?;
+    match &inode.entry.node {
+        EntryNode::Directory(directory) => {
+            let directory: &dyn Any = directory.as_ref();
+            directory.downcast_ref()
+        }
+        _ => None,
     }
 }
 

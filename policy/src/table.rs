@@ -377,7 +377,7 @@ routes! {
     332 statx File TRAVEL Full;
     333 io_pgetevents File TRAP Full;
     334 rseq Process TRAVEL None;
-    424 pidfd_send_signal Signal TRAP Partial "directories of /proc are not taken for descriptors of processes";
+    424 pidfd_send_signal Signal TRAP Full;
     425 io_uring_setup File TRAVEL None;
     426 io_uring_enter File TRAVEL None;
     427 io_uring_register File TRAVEL None;

@@ -64,6 +64,28 @@ static void on_signal(int number)
     (void)number;
 }
 
+#define MANY 300
+
+CASE(many_ready_files_are_told_of_once)
+{
+    static struct epoll_event events[2 * MANY];
+    int instance = make(), seen[MANY] = {0};
+    for (int index = 0; index < MANY; index++)
+        watch(instance, counter(1), EPOLLIN, (uint64_t)index);
+    CHECK_EQ(epoll_wait(instance, events, 2 * MANY, -1), MANY);
+    for (int index = 0; index < MANY; index++)
+        seen[events[index].data.u64]++;
+    for (int index = 0; index < MANY; index++)
+        CHECK_EQ(seen[index], 1);
+    /* Two calls that have no room for all tell of all. */
+    CHECK_EQ(epoll_wait(instance, events, MANY - 100, -1), MANY - 100);
+    CHECK_EQ(epoll_wait(instance, events + MANY - 100, MANY - 100, -1), MANY - 100);
+    for (int index = 0; index < 2 * (MANY - 100); index++)
+        seen[events[index].data.u64]++;
+    for (int index = 0; index < MANY; index++)
+        CHECK(seen[index] >= 2);
+}
+
 CASE(making_one)
 {
     CHECK_ERRNO(syscall(SYS_epoll_create, 0), EINVAL);

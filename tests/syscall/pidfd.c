@@ -138,6 +138,32 @@ CASE(signals)
     CHECK_KILLED(child, SIGKILL);
 }
 
+CASE(a_directory_of_proc_stands_for_its_process)
+{
+    char path[64];
+    pid_t child = sleeper();
+    snprintf(path, sizeof path, "/proc/%d", child);
+    int home = open(path, O_RDONLY | O_DIRECTORY), path_only = open(path, O_PATH);
+    CHECK(home >= 0 && path_only >= 0);
+    snprintf(path, sizeof path, "/proc/%d/task", child);
+    int tasks = open(path, O_RDONLY | O_DIRECTORY);
+    snprintf(path, sizeof path, "/proc/%d/task/%d", child, child);
+    int thread = open(path, O_RDONLY | O_DIRECTORY);
+    int status = openat(home, "status", O_RDONLY), root = open("/proc", O_RDONLY);
+    CHECK(tasks >= 0 && thread >= 0 && status >= 0 && root >= 0);
+    CHECK_ERRNO(send(path_only, 0, 0), EBADF);
+    CHECK_ERRNO(send(tasks, 0, 0), EBADF);
+    CHECK_ERRNO(send(thread, 0, 0), EBADF);
+    CHECK_ERRNO(send(status, 0, 0), EBADF);
+    CHECK_ERRNO(send(root, 0, 0), EBADF);
+    CHECK_ERRNO(syscall(SYS_pidfd_getfd, home, 0, 0), EBADF);
+    CHECK_ERRNO(send(home, 65, 0), EINVAL);
+    CHECK_OK(send(home, 0, 0));
+    CHECK_OK(send(home, SIGKILL, 0));
+    CHECK_KILLED(child, SIGKILL);
+    CHECK_ERRNO(send(home, 0, 0), ESRCH);
+}
+
 CASE(permission)
 {
     pid_t target = sleeper(), child;

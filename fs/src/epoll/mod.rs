@@ -70,6 +70,12 @@ struct State {
     first: u64,
 }
 
+/// One look at the ready list, which may be taken in parts: places that have not had their turn.
+pub struct Round {
+    next: u64,
+    end: u64,
+}
+
 /// Interests of all instances.
 static WATCHES: AtomicU64 = AtomicU64::new(0);
 
@@ -220,22 +226,26 @@ impl Epoll {
         interest.give_up();
     }
 
-    /// Takes what is ready, `most` events at most. What is level-triggered stays in the list, behind what
-    /// there was no room for; the caller calls `pass_on` afterwards.
-    pub fn collect(&self, caller: &dyn Caller, most: usize) -> Vec<Delivery> {
+    /// Begins a round: what is in the list now, each once. What comes into it later has its turn in the
+    /// next round.
+    pub fn round(&self) -> Round {
+        let state = self.state.lock();
+        Round { next: state.first, end: state.end }
+    }
+
+    /// Takes what is ready of a round and was not taken in it yet, `most` events at most. What is
+    /// level-triggered stays in the list, behind what there was no room for; the caller calls `pass_on`
+    /// after the last part of a round.
+    pub fn collect(&self, round: &mut Round, caller: &dyn Caller, most: usize) -> Vec<Delivery> {
         let mut found: Vec<Delivery> = Vec::new();
-        // What comes into the list from now on has its turn in the next call.
-        let (mut next, end) = {
-            let state = self.state.lock();
-            (state.first, state.end)
-        };
+        let Round { next, end } = round;
         let mut few: [Option<Arc<Interest>>; FEW] = [const { None }; FEW];
         while found.len() < most {
             let mut count = 0;
             for (place, interest) in
-                self.state.lock().ready.range(next..end).take(FEW.min(most - found.len()))
+                self.state.lock().ready.range(*next..*end).take(FEW.min(most - found.len()))
             {
-                next = place + 1;
+                *next = place + 1;
                 few[count] = Some(interest.clone());
                 count += 1;
             }
@@ -249,7 +259,7 @@ impl Epoll {
                 }
             }
         }
-        let is_more = || self.state.lock().ready.range(next..).next().is_some();
+        let is_more = || self.state.lock().ready.range(*next..).next().is_some();
         if found.len() >= most && is_more() {
             for delivery in &found {
                 if self.take_out(&delivery.interest) {

@@ -32,7 +32,8 @@ fn watch(instance: &OpenFile, file: &Arc<OpenFile>, descriptor: i32, events: u32
 
 /// The numbers of what is reported.
 fn reported(instance: &OpenFile, most: usize) -> Vec<u64> {
-    let found = Epoll::of(instance).unwrap().collect(&NoCaller, most);
+    let epoll = Epoll::of(instance).unwrap();
+    let found = epoll.collect(&mut epoll.round(), &NoCaller, most);
     found.iter().map(|delivery| delivery.event.data()).collect()
 }
 
@@ -70,7 +71,7 @@ fn a_one_shot_interest_fires_once_until_it_is_modified() {
     let epoll = Epoll::of(&instance).unwrap();
     let file = counter(1);
     watch(&instance, &file, 1, IN | ONESHOT);
-    let first = epoll.collect(&NoCaller, 8);
+    let first = epoll.collect(&mut epoll.round(), &NoCaller, 8);
     assert_eq!(first.len(), 1);
     add_to(&file, 1);
     assert_eq!(reported(&instance, 8), []);

@@ -42,6 +42,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use process::process_of;
 pub use sysfs::sysfs;
 
 use base::sync::Once;

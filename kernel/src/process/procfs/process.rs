@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 use fs::inode::LinkTarget;
-use fs::pseudo::{Content, Directory, Entry, EntryNode, Link, Listed, Part};
-use fs::{Identity, Location, NodeKind};
+use fs::pseudo::{Content, Directory, Entry, EntryNode, Link, Listed, Part, directory_of};
+use fs::{Identity, Inode, Location, NodeKind};
 
 use super::descriptors::Descriptors;
 use super::directory::parse_number;
@@ -98,6 +98,15 @@ pub(super) fn entry(subject: Subject) -> Entry {
 /// The directory itself.
 struct Home {
     subject: Subject,
+}
+
+/// The process whose directory an inode is.
+///
+/// # Errors
+/// `EBADF` when it is something else, `ESRCH` when the process has been reaped.
+pub fn process_of(inode: &dyn Inode) -> Result<Arc<Process>, Errno> {
+    let home: &Home = directory_of(inode).ok_or(Errno::EBADF)?;
+    if home.subject.is_thread() { Err(Errno::EBADF) } else { home.subject.process() }
 }
 
 /// Makes the part of a text that begins at a cursor.

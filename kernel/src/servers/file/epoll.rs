@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::time::{self, with_deadline};
 use fs::OpenFile;
-use fs::epoll::{Delivery, Epoll};
+use fs::epoll::{Delivery, Epoll, Round};
 use fs::eventfd::EventCounter;
 use zerocopy::IntoBytes;
 
@@ -140,11 +140,13 @@ impl Wait {
     async fn run(self, call: &Call) -> SysResult {
         let epoll = Epoll::of(&self.instance)?;
         let caller: &Thread = &call.thread;
-        let mut found = epoll.collect(caller, self.most.min(BATCH));
+        let mut round = epoll.round();
+        let mut found = epoll.collect(&mut round, caller, self.most.min(BATCH));
         let expires = |deadline_ns: u64| deadline_ns == 0 || deadline_ns <= time::now_ns();
         if found.is_empty() && !self.deadline_ns.is_some_and(expires) {
             let look = epoll.changed().wait_until(|| {
-                let found = epoll.collect(caller, self.most.min(BATCH));
+                round = epoll.round();
+                let found = epoll.collect(&mut round, caller, self.most.min(BATCH));
                 (!found.is_empty()).then_some(found)
             });
             let wait = call.thread.interruptible(with_deadline(look, self.deadline_ns));
@@ -154,15 +156,19 @@ impl Wait {
                 Err(Interrupted) => return Err(Errno::EINTR),
             }
         }
-        let result = self.deliver(call, epoll, found).await;
+        let result = self.deliver(call, epoll, (round, found)).await;
         // Level-triggered events are back in the list, and there may be more than were asked for.
         epoll.pass_on();
         result
     }
 
-    /// Writes the events, batch after batch while there is room for more and more are ready.
-    async fn deliver(&self, call: &Call, epoll: &Epoll, first: Vec<Delivery>) -> SysResult {
-        let mut batch = first;
+    /// Writes the events, batch after batch of the round while there is room for more and more are ready.
+    async fn deliver(
+        &self,
+        call: &Call,
+        epoll: &Epoll,
+        (mut round, mut batch): (Round, Vec<Delivery>),
+    ) -> SysResult {
         let mut done = 0;
         while !batch.is_empty() {
             let events: Vec<EpollEvent> = batch.iter().map(|delivery| delivery.event).collect();
@@ -175,7 +181,7 @@ impl Wait {
             if batch.len() < BATCH || done == self.most {
                 break;
             }
-            batch = epoll.collect(&**call.thread, (self.most - done).min(BATCH));
+            batch = epoll.collect(&mut round, &**call.thread, (self.most - done).min(BATCH));
         }
         Ok(done as u64)
     }
@@ -201,7 +207,7 @@ pub fn epoll_wait_at_once(
     if !space.is_there(address, (most * size_of::<EpollEvent>()) as u64, true) {
         return None;
     }
-    let found = epoll.collect(thread, most);
+    let found = epoll.collect(&mut epoll.round(), thread, most);
     if found.is_empty() && timeout_ms as i32 != 0 {
         return None;
     }

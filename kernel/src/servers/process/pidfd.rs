@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use crate::call::{Call, SysResult};
 use crate::process::access::Observer;
 use crate::process::pidfd::{self, ProcessFile};
-use crate::process::{Pid, Resource, table};
+use crate::process::{Pid, Resource, procfs, table};
 use crate::servers::signal::check_permission;
 use crate::signal::{self, SignalInfo};
 
@@ -29,7 +29,7 @@ pub(super) fn pidfd_open(call: &Call) -> SysResult {
     call.thread.files().insert(file, true, limit).map(|number| u64::from(number.unsigned_abs()))
 }
 
-/// `pidfd_send_signal(pidfd, signal, information, flags)`
+/// `pidfd_send_signal(pidfd, signal, information, flags)`. An open `/proc/PID` will do as well.
 pub async fn pidfd_send_signal(call: &Call) -> SysResult {
     if call.unsigned(3) != 0 {
         return Err(Errno::EINVAL);
@@ -38,7 +38,10 @@ pub async fn pidfd_send_signal(call: &Call) -> SysResult {
     if file.is_path_only() {
         return Err(Errno::EBADF);
     }
-    let target = ProcessFile::of(&file)?;
+    let target = &match ProcessFile::of(&file) {
+        Ok(process) => process.clone(),
+        Err(_) => procfs::process_of(file.inode().as_ref())?,
+    };
     let number = call.int(1);
     let signal = match number {
         0 => None,
