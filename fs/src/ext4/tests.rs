@@ -275,3 +275,91 @@ fn what_is_no_ext4_is_refused() {
         assert_eq!(result.err(), Some(Errno::EINVAL));
     });
 }
+
+/// Reads and changes whatever can be found; errors are welcome.
+async fn explore(file_system: &Arc<dyn FileSystem>) {
+    let mut found = vec![file_system.root()];
+    let mut seen = 0;
+    while let Some(inode) = found.pop() {
+        seen += 1;
+        if seen > 50 {
+            break;
+        }
+        match inode.kind() {
+            NodeKind::Directory => {
+                let mut names = Vec::new();
+                let read = complete(|| {
+                    names.clear();
+                    inode.read_directory(0, &mut |entry: DirectoryEntry<'_>| {
+                        names.push(entry.name.to_vec());
+                        names.len() < 100
+                    })
+                });
+                let _ = read.await;
+                for name in names.iter().filter(|name| *name != b"." && *name != b"..") {
+                    found.extend(complete(|| inode.lookup(name)).await);
+                }
+                let new =
+                    NewNode { content: NewContent::Regular, mode: 0o644, user: 0, group: 0 };
+                if let Ok(file) = complete(|| inode.create(b"new", &new)).await {
+                    let _ = complete(|| file.write_at(5000, &mut b"text".as_slice())).await;
+                    let _ = complete(|| file.sync()).await;
+                    let _ = complete(|| inode.unlink(b"new", file.id())).await;
+                }
+            }
+            NodeKind::Regular => {
+                let mut bytes = vec![0; 100_000];
+                let _ = complete(|| inode.read_at(0, &mut bytes.as_mut_slice())).await;
+                let _ = complete(|| inode.truncate(10)).await;
+            }
+            NodeKind::Symlink => {
+                let identity = crate::Identity::kernel();
+                let _ = complete(|| inode.read_link(&identity)).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn noise_in_the_metadata_is_an_error_at_worst() {
+    let path = image("noise", 4);
+    let disk = disk_of(&path);
+    std::fs::remove_file(path).unwrap();
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let directory = make(&root, "directory", NewContent::Directory).await;
+        for index in 0..20 {
+            let file = make(&directory, &format!("file-{index}"), NewContent::Regular).await;
+            write(&file, index * 3000, &[index as u8; 5000]).await;
+        }
+        make(&root, "link", NewContent::Symlink(&[b'x'; 100])).await;
+        drop((root, directory));
+        complete(|| file_system.close()).await.unwrap();
+    });
+    let whole = disk.bytes.lock().unwrap().clone();
+    let mut state = 1_u64;
+    let mut random = move |limit: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (state >> 33) % limit
+    };
+    for round in 0..30 {
+        let mut bytes = whole.clone();
+        for _ in 0..1 + round * 4 {
+            // The superblock, the group descriptors, the inodes, the first directories.
+            let place = 1024 + random(600 << 10) as usize;
+            bytes[place] = random(256) as u8;
+        }
+        let bytes = HostMutex::new(bytes);
+        let disk = Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) });
+        block_on_host(async {
+            let device = BlockDevice::new(0, disk.clone(), options());
+            let mounted = RemoteFs::mount_ext4(device, false, options()).await;
+            if let Ok(file_system) = mounted {
+                explore(&file_system).await;
+                let _ = complete(|| file_system.close()).await;
+            }
+        });
+    }
+}

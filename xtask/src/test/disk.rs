@@ -1,4 +1,4 @@
-//! Directories of the host in the guest: `--share`, `--root host`, `--save`.
+//! Directories of the host in the guest: `--share`, `--root host`, `--save`; and disks (`ext4`).
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Bench;
 use super::boot::{Boot, CONFIGURATIONS};
+use super::{Bench, ext4};
 use super::report::{Case, Filter, Report};
 
 /// What one boot may take.
@@ -27,9 +27,9 @@ const CHECKS: &[(&str, Check)] = &[
 
 /// Runs the stage.
 pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
-    report.progress("disk: directories of the host in the guest");
+    report.progress("disk: directories of the host in the guest, disks");
     let mut cases = Vec::new();
-    for (name, check) in CHECKS.iter().filter(|(name, _)| filter.wants("disk", name)) {
+    for (name, check) in CHECKS.iter().chain(ext4::CHECKS).filter(|(name, _)| filter.wants("disk", name)) {
         let directory = bench.root.join("target/test-disk").join(name);
         // What an earlier run left.
         drop(fs::remove_dir_all(&directory));
@@ -42,7 +42,7 @@ pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
 }
 
 /// Boots a program; it has to end well and say this.
-fn expect(bench: &Bench, options: &[&str], program: &[&str], output: &str) -> Result<()> {
+pub fn expect(bench: &Bench, options: &[&str], program: &[&str], output: &str) -> Result<()> {
     let boot: Boot =
         bench.ferry.boot("disk", CONFIGURATIONS[3], options, program, b"", DEADLINE)?;
     let contained = boot.contained_panics();
@@ -54,11 +54,13 @@ fn expect(bench: &Bench, options: &[&str], program: &[&str], output: &str) -> Re
     Ok(())
 }
 
-fn shell(bench: &Bench, options: &[&str], text: &str, output: &str) -> Result<()> {
+/// As `expect`, for a script.
+pub fn shell(bench: &Bench, options: &[&str], text: &str, output: &str) -> Result<()> {
     expect(bench, options, &["busybox", "sh", "-ec", text], output)
 }
 
-fn content(path: &Path) -> Result<String> {
+/// The text of a file of this machine.
+pub fn content(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 

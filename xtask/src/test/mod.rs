@@ -21,6 +21,7 @@ mod boot;
 mod browser;
 mod cargo_tests;
 mod disk;
+mod ext4;
 mod faults;
 mod fuzz;
 mod library;
