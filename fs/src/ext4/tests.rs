@@ -299,8 +299,7 @@ async fn explore(file_system: &Arc<dyn FileSystem>) {
                 for name in names.iter().filter(|name| *name != b"." && *name != b"..") {
                     found.extend(complete(|| inode.lookup(name)).await);
                 }
-                let new =
-                    NewNode { content: NewContent::Regular, mode: 0o644, user: 0, group: 0 };
+                let new = NewNode { content: NewContent::Regular, mode: 0o644, user: 0, group: 0 };
                 if let Ok(file) = complete(|| inode.create(b"new", &new)).await {
                     let _ = complete(|| file.write_at(5000, &mut b"text".as_slice())).await;
                     let _ = complete(|| file.sync()).await;

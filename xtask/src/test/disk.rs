@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::boot::{Boot, CONFIGURATIONS};
-use super::{Bench, ext4};
 use super::report::{Case, Filter, Report};
+use super::{Bench, ext4};
 
 /// What one boot may take.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -29,7 +29,9 @@ const CHECKS: &[(&str, Check)] = &[
 pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
     report.progress("disk: directories of the host in the guest, disks");
     let mut cases = Vec::new();
-    for (name, check) in CHECKS.iter().chain(ext4::CHECKS).filter(|(name, _)| filter.wants("disk", name)) {
+    for (name, check) in
+        CHECKS.iter().chain(ext4::CHECKS).filter(|(name, _)| filter.wants("disk", name))
+    {
         let directory = bench.root.join("target/test-disk").join(name);
         // What an earlier run left.
         drop(fs::remove_dir_all(&directory));

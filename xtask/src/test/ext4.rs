@@ -294,10 +294,8 @@ fn ext4_on_a_failing_disk(bench: &Bench, directory: &Path) -> Result<()> {
     let inject = |event: &str, sector: u64| {
         format!("[inject-error]\nevent = \"{event}\"\nerrno = \"5\"\nsector = \"{sector}\"\n")
     };
-    let rules = [
-        inject("read_aio", sector("unreadable")?),
-        inject("write_aio", sector("unwritable")?),
-    ];
+    let rules =
+        [inject("read_aio", sector("unreadable")?), inject("write_aio", sector("unwritable")?)];
     fs::write(&errors, rules.concat())?;
     let script = "mount -t ext4 /dev/vda /mnt; cd /mnt; wc -c < good; \
         cat unreadable 2>&1 > /dev/null | grep -o 'Input/output error'; \
