@@ -88,11 +88,15 @@ fn measure_records(figures: &mut Figures) -> Result<(), String> {
     figures.batches("record", || {
         for _ in 0..OPERATIONS {
             stamp = black_box(stamp + 97);
-            let [enter, fly_in, poll, fly_out] =
-                [7, 15, 31, 63].map(|mask| Duration::from_ticks(stamp & mask));
-            let number = (stamp & 511) as u16;
-            let call =
-                Call { number, start: stamp, enter, fly_in, poll, fly_out, ..Call::default() };
+            let call = Call {
+                number: (stamp & 511) as u16,
+                start: stamp,
+                enter: Duration::from_ticks(stamp & 0x7f),
+                fly_in: Duration::from_ticks(stamp & 0xfff),
+                poll: Duration::from_ticks(stamp & 0xffff),
+                fly_out: Duration::from_ticks(stamp & 0x1fff),
+                ..Call::default()
+            };
             ring.push(&Record::Call(call).encode());
         }
         ring.take_all();

@@ -1,5 +1,6 @@
 //! A ring of trace records in memory that the host of the machine reads (`abi::trace::ring`).
 
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::trace::ring::{HEAD, LOST, RECORDS, TAIL};
@@ -19,6 +20,30 @@ pub struct RecordRing {
     capacity: u64,
 }
 
+/// The words of a ring.
+#[derive(Clone, Copy)]
+struct Cells<'a> {
+    start: *mut u8,
+    ring: PhantomData<&'a RecordRing>,
+}
+
+impl<'a> Cells<'a> {
+    /// The word at a byte offset, a multiple of 8 within the ring.
+    #[inline]
+    fn word(self, offset: usize) -> &'a AtomicU64 {
+        // SAFETY: an aligned word within the run of frames, which is the ring's for ever (this module alone
+        // gives offsets, of counters and of records below `capacity`) and is accessed atomically only.
+        unsafe { AtomicU64::from_ptr(self.start.add(offset).cast()) }
+    }
+
+    /// The words of the record at a byte offset.
+    #[inline]
+    fn record(self, offset: usize) -> &'a [AtomicU64; WORDS] {
+        // SAFETY: as for `word`: the words of a record follow each other, and it lies within the ring.
+        unsafe { &*self.start.add(offset).cast::<[AtomicU64; WORDS]>() }
+    }
+}
+
 impl RecordRing {
     /// An empty ring for `capacity` records, rounded up to a power of two. Its memory is never given back.
     pub fn new(capacity: u32) -> Result<RecordRing, OutOfMemory> {
@@ -26,7 +51,7 @@ impl RecordRing {
         let pages = (RECORDS + capacity as usize * RECORD_BYTES).div_ceil(PAGE_SIZE);
         let ring = RecordRing { address: allocate_contiguous(pages)?, capacity };
         for counter in [HEAD, TAIL, LOST] {
-            ring.word(counter).store(0, Ordering::Relaxed);
+            ring.cells().word(counter).store(0, Ordering::Relaxed);
         }
         Ok(ring)
     }
@@ -41,42 +66,38 @@ impl RecordRing {
         self.capacity
     }
 
-    /// The word at a byte offset, a multiple of 8 within the ring.
+    /// The ring as the processor sees it.
     #[inline]
-    fn word(&self, offset: usize) -> &AtomicU64 {
-        let start = Machine::phys_to_virt(self.address);
-        // SAFETY: an aligned word within the run of frames, which is ours for ever (private functions give
-        // offsets of counters and of records below `capacity`) and is accessed atomically only.
-        unsafe { AtomicU64::from_ptr(start.add(offset).cast()) }
+    fn cells(&self) -> Cells<'_> {
+        Cells { start: Machine::phys_to_virt(self.address), ring: PhantomData }
     }
 
-    /// The words of a record at a byte offset.
-    #[inline]
-    fn words(&self, offset: usize) -> &[AtomicU64; WORDS] {
-        let start = Machine::phys_to_virt(self.address);
-        // SAFETY: as for `word`; a record lies within the ring as a whole, since its words follow each other.
-        unsafe { &*start.add(offset).cast::<[AtomicU64; WORDS]>() }
+    #[cfg(test)]
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        self.cells().word(offset)
     }
 
     /// Takes all that is there, as its reader outside does; for measurements.
     pub fn take_all(&self) {
-        self.word(TAIL).store(self.word(HEAD).load(Ordering::Acquire), Ordering::Release);
+        let cells = self.cells();
+        cells.word(TAIL).store(cells.word(HEAD).load(Ordering::Acquire), Ordering::Release);
     }
 
     /// Writes a record, if there is room; only the ring's own core does so.
     #[inline]
     pub fn push(&self, record: &Words) {
-        let head = self.word(HEAD).load(Ordering::Relaxed);
-        if head.wrapping_sub(self.word(TAIL).load(Ordering::Acquire)) >= self.capacity {
-            let lost = self.word(LOST);
+        let cells = self.cells();
+        let head = cells.word(HEAD).load(Ordering::Relaxed);
+        if head.wrapping_sub(cells.word(TAIL).load(Ordering::Acquire)) >= self.capacity {
+            let lost = cells.word(LOST);
             lost.store(lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             return;
         }
         let place = RECORDS + (head & (self.capacity - 1)) as usize * RECORD_BYTES;
-        for (word, cell) in record.iter().zip(self.words(place)) {
+        for (word, cell) in record.iter().zip(cells.record(place)) {
             cell.store(*word, Ordering::Relaxed);
         }
-        self.word(HEAD).store(head + 1, Ordering::Release);
+        cells.word(HEAD).store(head + 1, Ordering::Release);
     }
 }
 

@@ -15,20 +15,18 @@ const IMPLIED: u64 = 1 << MANTISSA_BITS;
 
 impl Duration {
     /// The nearest duration that can be written.
+    #[inline]
     pub const fn from_ticks(ticks: u64) -> Duration {
-        if ticks < IMPLIED {
+        // With exponents 0 and 1 the code is the number itself.
+        if ticks < 2 * IMPLIED {
             return Duration(ticks as u16);
         }
         if ticks >= LONGEST {
             return Duration(u16::MAX);
         }
-        let mut shift = u64::BITS - ticks.leading_zeros() - (MANTISSA_BITS + 1);
-        let half = if shift == 0 { 0 } else { 1 << (shift - 1) };
-        let mut rounded = (ticks + half) >> shift;
-        if rounded == 2 * IMPLIED {
-            rounded = IMPLIED;
-            shift += 1;
-        }
+        let shift = u64::BITS - ticks.leading_zeros() - (MANTISSA_BITS + 1);
+        // What is rounded up to the next power of two carries over into the exponent, as it should.
+        let rounded = (ticks + (1 << (shift - 1))) >> shift;
         // Both parts are within their bits: `ticks` is below `LONGEST`.
         Duration(((shift as u16 + 1) << MANTISSA_BITS) + (rounded - IMPLIED) as u16)
     }

@@ -211,22 +211,27 @@ impl Record {
     }
 }
 
+#[inline]
 const fn core_bits(core: u8) -> u64 {
     (core & MAX_CORE) as u64
 }
 
+#[inline]
 const fn application_bits(application: u16) -> u64 {
     (application & MAX_APPLICATION) as u64
 }
 
+#[inline]
 const fn call_bits(number: u16) -> u64 {
     (number & MAX_CALL) as u64
 }
 
+#[inline]
 const fn contention_bits(contention: u8) -> u64 {
     if contention > 63 { 63 } else { contention as u64 }
 }
 
+#[inline]
 const fn stamped(stamp: u64, duration: Duration) -> u64 {
     stamp & MAX_STAMP | (duration.0 as u64) << 48
 }
@@ -235,6 +240,7 @@ const fn short(word: u64, shift: u32) -> Duration {
     Duration(field(word, shift, 16) as u16)
 }
 
+#[inline]
 const fn encode_call(call: &Call) -> Words {
     [
         KIND_CALL
@@ -278,6 +284,7 @@ fn decode_call(words: &Words) -> Result<Call, RecordError> {
     })
 }
 
+#[inline]
 const fn encode_lock(lock: &Lock) -> Words {
     [
         KIND_LOCK
@@ -311,6 +318,7 @@ fn decode_lock(words: &Words) -> Result<Lock, RecordError> {
     })
 }
 
+#[inline]
 const fn encode_event(event: &Event) -> Words {
     [
         KIND_EVENT

@@ -1,7 +1,8 @@
 //! Lock schemes: what a lock costs alone, and what processes that call at the same time get done on one
 //! processor and on two. The guest program is `bench/guest/locks.c`, the native one
 //! `base/examples/locks.rs`. Calls are local: each processor carries out its own, so that the lock is what
-//! they share. What to compare with is the fine scheme, in the same run.
+//! they share. What to compare with is the fine scheme, in the same run. `--model` counts instructions of
+//! null calls under each scheme and with a trace.
 
 use crate::bench::suite::{Case, Place, Suite, Target, What, case, program, run};
 
@@ -24,6 +25,7 @@ pub static SUITE: Suite = Suite {
     runs: &[
         run("host", Place::Host, What::Example("locks", ROUNDS)),
         program("fine1", Place::Ferry("local"), &["1"]).cpus(1).modelled(FEW),
+        program("traced1", Place::Ferry("local --trace /dev/null"), &["1"]).cpus(1).modelled(FEW),
         program("coarse1", Place::Ferry("local --locks coarse"), &["1"]).cpus(1).modelled(FEW),
         program("ticket1", Place::Ferry("local --locks giant-ticket"), &["1"])
             .cpus(1)
@@ -37,6 +39,8 @@ pub static SUITE: Suite = Suite {
         program("mcs2", Place::Ferry("local --locks giant-mcs"), &["2"]).cpus(2),
     ],
     cases: &[
+        one("null, 1 processor, traced", "traced1 null", "fine1 null"),
+        one("mixed, 1 processor, traced", "traced1 mixed", "fine1 mixed"),
         case("ticket lock, free, natively", "ns", "host ticket_free", "", 0.0).informs(),
         case("clh lock, free, natively", "ns", "host clh_free", "", 0.0).informs(),
         case("mcs lock, free, natively", "ns", "host mcs_free", "", 0.0).informs(),
