@@ -20,8 +20,11 @@ use base::sync::{ClhLock, McsLock, SpinLock, TicketLock};
 
 /// Batches of a case in one round.
 const BATCHES: usize = 200;
+/// What the batches of a case may take in one round: where the second thread has no processor of its own,
+/// each hand-over takes a time slice of the host.
+const MOST_TIME: std::time::Duration = std::time::Duration::from_millis(500);
 /// Operations of a batch.
-const OPERATIONS: u64 = 4096;
+const OPERATIONS: u64 = 1024;
 
 /// Nanoseconds per operation, by name.
 #[derive(Default)]
@@ -33,7 +36,11 @@ impl Figures {
     fn batches(&mut self, name: &str, mut run: impl FnMut() -> u64) {
         run();
         let samples = self.0.entry(name.to_string()).or_default();
+        let begin = Instant::now();
         for _ in 0..BATCHES {
+            if begin.elapsed() > MOST_TIME {
+                break;
+            }
             let start = Instant::now();
             let operations = run();
             if operations > 0 {
