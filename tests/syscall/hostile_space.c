@@ -98,6 +98,21 @@ CASE(emptiness_costs_nothing)
     }
 }
 
+CASE(memory_goes_in_pieces_when_another_program_comes)
+{
+    CHECK_PIECES("execve", 7, {
+        pid_t child = fork_or_fail();
+        if (child == 0) {
+            filled(HERE, LENGTH);
+            CHECK_EQ(dup2(open("/dev/null", O_WRONLY), 1), 1);
+            char *arguments[] = {"again", "--list", NULL};
+            execve("/proc/self/exe", arguments, NULL);
+            _exit(1);
+        }
+        CHECK_EXITED(child, 0);
+    });
+}
+
 CASE(long_arguments_are_read_in_pieces)
 {
     enum { STRINGS = 40, STRING = 100000 };

@@ -299,7 +299,9 @@ async fn execute(
     end_other_threads(thread).await?;
     own_files(thread)?;
     posted::leave(thread).await;
-    exit::release_memory(thread).await;
+    drop(user_memory);
+    // The loop that runs the thread keeps the space that it ran in.
+    exit::release_memory(thread, 1).await;
     exit::close_in_turns(&thread.files(), Closed::ByExec).await;
     become_program(thread, program.space, decision, &shown);
     user::release(context);

@@ -44,7 +44,7 @@ pub const fn exit_status(code: i32) -> u32 {
 /// it concerns.
 pub async fn finish_thread(thread: Arc<Thread>) {
     posted::leave(&thread).await;
-    release_memory(&thread).await;
+    release_memory(&thread, 0).await;
     let files = thread.files();
     // One is the thread's own, one is ours.
     if Arc::strong_count(&files) <= 2 {
@@ -69,20 +69,23 @@ pub(super) fn discard(thread: Arc<Thread>) {
 }
 
 /// What other threads and the parent may wait for in the thread's memory, then the memory.
-pub(super) async fn release_memory(thread: &Arc<Thread>) {
+///
+/// `held_by_task` is how many references to the thread's space its own task has on its stack.
+pub(super) async fn release_memory(thread: &Arc<Thread>, held_by_task: usize) {
     futex::release_robust_list(thread).await;
     futex::leave_locks(thread);
     let space = thread.space();
     let word = thread.clear_child_tid.swap(0, Ordering::Relaxed);
     // Nobody else can look at memory that this thread alone has: this one and the thread's own.
-    if word != 0 && Arc::strong_count(&space) > 2 {
+    let own = 2 + held_by_task;
+    if word != 0 && Arc::strong_count(&space) > own {
         let user = UserMemory::new(space.clone());
         if user.write_value(word, &0_u32).await.is_ok() {
             futex::wake_address(&user, word, 1);
         }
     }
     // What much memory there is goes a part at a time, while nobody else has it.
-    if Arc::strong_count(&space) <= 2 && !space.is_one_part(0..USER_END) {
+    if Arc::strong_count(&space) <= own && !space.is_one_part(0..USER_END) {
         clear_in_turns(&space).await;
     }
 }
