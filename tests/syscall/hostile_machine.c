@@ -3,6 +3,7 @@
 #include "harness.h"
 #include "pieces.h"
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -78,6 +79,20 @@ CASE(many_descriptors_are_closed_in_pieces)
     CHECK_EQ(fcntl(null, F_DUPFD_CLOEXEC, first), first);
     for (int i = first + 1; i < first + MANY; i++)
         CHECK_EQ(fcntl(first, F_DUPFD_CLOEXEC, i), i);
+    /* Whoever waits for all of them looks at them in pieces, too. */
+    static struct pollfd entries[MANY];
+    for (int i = 0; i < MANY; i++)
+        entries[i] = (struct pollfd){first + i, POLLIN, 0};
+    CHECK_PIECES("poll", 2, CHECK_EQ(poll(entries, MANY, 1000), MANY));
+    int ends[2];
+    CHECK_OK(pipe(ends));
+    for (int i = 0; i < MANY; i++)
+        entries[i].fd = ends[0];
+    CHECK_PIECES("poll", 3, CHECK_EQ(poll(entries, MANY, 1), 0));
+    CHECK_EQ(write(ends[1], "x", 1), 1);
+    CHECK_EQ(poll(entries, MANY, -1), MANY);
+    close(ends[0]);
+    close(ends[1]);
     CHECK_PIECES("close_range", 7, CHECK_OK(syscall(SYS_close_range, first + 2, first + MANY, 0)));
     CHECK_OK(fcntl(first + 1, F_GETFD));
     for (int i = first + 2; i < first + MANY; i++)

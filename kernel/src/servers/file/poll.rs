@@ -18,6 +18,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec;
 use alloc::vec::Vec;
 use base::sync::{Mutex, rank};
+use base::task;
 use base::time::{self, with_deadline};
 use base::wait::{Kind, Registration, Target, Watcher};
 use fs::OpenFile;
@@ -109,17 +110,21 @@ enum Waited {
     Interrupted,
 }
 
-/// Registers with all files; whether one of them has something. From the first that has, the rest are
-/// only looked at.
-fn register_all(
+/// Files that are looked at before others have the core.
+const LOOKS_AT_ONCE: usize = 1024;
+
+/// Registers with files, of which the first has the token `first`; whether one of them has something. From
+/// the first that has, the rest are only looked at.
+fn register(
     watched: &mut [Watched],
+    first: u64,
     caller: &Thread,
     told: &Arc<Told>,
     registrations: &mut Vec<Registration>,
 ) -> bool {
     let weak: Weak<dyn Watcher> = Arc::<Told>::downgrade(told);
     let mut is_any = false;
-    for (watch, token) in watched.iter_mut().zip(0..) {
+    for (watch, token) in watched.iter_mut().zip(first..) {
         let target = Target::Watcher(weak.clone(), token);
         let mut table = PollTable::new(Kind::Watcher, watch.wanted, &target, registrations);
         is_any |= watch.look(caller, (!is_any).then_some(&mut table));
@@ -130,7 +135,10 @@ fn register_all(
 async fn wait(call: &Call, watched: &mut [Watched], deadline_ns: Option<u64>) -> Waited {
     let caller: &Thread = &call.thread;
     let mut is_any = false;
-    for watch in watched.iter_mut() {
+    for (index, watch) in watched.iter_mut().enumerate() {
+        if index > 0 && index.is_multiple_of(LOOKS_AT_ONCE) {
+            task::yield_now().await;
+        }
         is_any |= watch.look(caller, None);
     }
     if is_any || deadline_ns.is_some_and(|deadline_ns| deadline_ns <= time::now_ns()) {
@@ -138,19 +146,22 @@ async fn wait(call: &Call, watched: &mut [Watched], deadline_ns: Option<u64>) ->
     }
     let told = Told::new(watched.len());
     let mut registrations = Vec::new();
-    let mut is_registered = false;
+    let mut registered = 0;
     let look = poll_fn(|context| {
         told.set_waker(context.waker());
         let mut is_any = false;
-        if is_registered {
-            told.take(|index| {
-                if let Some(watch) = watched.get_mut(index) {
-                    is_any |= watch.look(caller, None);
-                }
-            });
-        } else {
-            is_registered = true;
-            is_any = register_all(watched, caller, &told, &mut registrations);
+        told.take(|index| {
+            if let Some(watch) = watched.get_mut(index) {
+                is_any |= watch.look(caller, None);
+            }
+        });
+        let end = watched.len().min(registered + LOOKS_AT_ONCE);
+        if let Some(next) = watched.get_mut(registered..end).filter(|next| !next.is_empty()) {
+            is_any |= register(next, registered as u64, caller, &told, &mut registrations);
+            registered = end;
+            if registered < watched.len() {
+                context.waker().wake_by_ref();
+            }
         }
         if is_any { Poll::Ready(()) } else { Poll::Pending }
     });
