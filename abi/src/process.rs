@@ -404,6 +404,14 @@ pub mod prctl {
     pub const PR_GET_SECUREBITS: i32 = 27;
     pub const PR_SET_SECUREBITS: i32 = 28;
     pub const PR_SET_TIMERSLACK: i32 = 29;
+    pub const PR_TASK_PERF_EVENTS_DISABLE: i32 = 31;
+    pub const PR_TASK_PERF_EVENTS_ENABLE: i32 = 32;
+    pub const PR_MCE_KILL: i32 = 33;
+    pub const PR_MCE_KILL_GET: i32 = 34;
+    pub const PR_GET_SPECULATION_CTRL: i32 = 52;
+    pub const PR_SET_SPECULATION_CTRL: i32 = 53;
+    pub const PR_SET_IO_FLUSHER: i32 = 57;
+    pub const PR_GET_IO_FLUSHER: i32 = 58;
     pub const PR_GET_TIMERSLACK: i32 = 30;
     pub const PR_SET_MM: i32 = 35;
     pub const PR_SET_CHILD_SUBREAPER: i32 = 36;

@@ -68,6 +68,10 @@ impl EventCounter {
 }
 
 impl File for EventCounter {
+    fn can_signal(&self) -> bool {
+        false
+    }
+
     fn read(&self, _: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
         if sink.remaining() < RECORD {
             return Err(Errno::EINVAL);

@@ -199,7 +199,7 @@ routes! {
     154 modify_ldt Other TRAVEL Partial "no segment can be written";
     155 pivot_root File TRAVEL None;
     156 _sysctl Other TRAVEL None;
-    157 prctl Process TRAP Partial "PR_SET_MM, speculation and machine-check operations are refused";
+    157 prctl Process TRAP Partial "PR_SET_MM is refused, and the cycle counter cannot be forbidden; speculation and machine-check policies are kept";
     158 arch_prctl Process STAY Partial "cpuid cannot be forbidden" own;
     159 adjtimex Time TRAVEL Partial "values are kept and the time can be set; the rate of the clock does not change";
     160 setrlimit Process TRAVEL Full;
@@ -356,7 +356,7 @@ routes! {
     311 process_vm_writev Memory TRAVEL Full;
     312 kcmp Process TRAVEL Partial "KCMP_EPOLL_TFD is refused";
     313 finit_module Other TRAVEL Partial "no modules: ENOEXEC for all";
-    314 sched_setattr Process TRAVEL Partial "SCHED_DEADLINE and limits of utilisation are refused; the rest is kept but orders no threads";
+    314 sched_setattr Process TRAVEL Partial "limits of utilisation are refused; policies, deadlines included, are kept but order no threads";
     315 sched_getattr Process TRAVEL Full;
     316 renameat2 File TRAVEL Full;
     317 seccomp Process TRAP Partial "no listener; verdicts are not logged; nobody traces";

@@ -381,6 +381,10 @@ pub struct Delivery {
 }
 
 impl File for Epoll {
+    fn can_signal(&self) -> bool {
+        false
+    }
+
     fn poll(&self, events: PollEvents, table: Option<&mut PollTable<'_>>) -> PollEvents {
         self.poll_for(&NoCaller, events, table)
     }

@@ -199,6 +199,10 @@ pub trait File: Send + Sync + Any {
     fn takes_direct(&self) -> bool {
         false
     }
+    /// Whether signals can be asked for when it becomes ready (`FIOASYNC`).
+    fn can_signal(&self) -> bool {
+        true
+    }
     /// `F_SETFL` has changed the status flags.
     fn flags_changed(&self, _flags: OpenFlags) {}
     /// Lines of its own in `/proc/PID/fdinfo`.

@@ -287,6 +287,13 @@ fn make_process(parent: &Thread, pid: Pid, request: &CloneRequest) -> Process {
     process.exit_signal.store(exit_signal, Ordering::Relaxed);
     let has_left = old.has_left_terminal.load(Ordering::Relaxed);
     process.has_left_terminal.store(has_left, Ordering::Relaxed);
+    for (new, old) in
+        [(&process.refuses_huge_pages, &old.refuses_huge_pages), (&process.flushes, &old.flushes)]
+    {
+        new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let policy = old.machine_check_policy.load(Ordering::Relaxed);
+    process.machine_check_policy.store(policy, Ordering::Relaxed);
     process.personality.store(old.personality.load(Ordering::Relaxed), Ordering::Relaxed);
     process.kill_preference.store(old.kill_preference.load(Ordering::Relaxed), Ordering::Relaxed);
     let least = old.least_kill_preference.load(Ordering::Relaxed);

@@ -53,6 +53,12 @@ pub struct Process {
     pub exit_signal: AtomicI32,
     /// Orphaned descendants become its children.
     pub is_subreaper: AtomicBool,
+    /// It wants no huge pages; there are none.
+    pub refuses_huge_pages: AtomicBool,
+    /// What becomes of it when memory is found to be bad: kept (`PR_MCE_KILL`).
+    pub machine_check_policy: AtomicU32,
+    /// It helps to write out memory: kept (`PR_SET_IO_FLUSHER`).
+    pub flushes: AtomicBool,
     /// It has given up the terminal of its session for itself (`TIOCNOTTY`).
     pub has_left_terminal: AtomicBool,
     /// It has called `execve` since it was made.
@@ -278,6 +284,9 @@ impl Process {
             ended_children: UsageCounters::default(),
             exit_signal: AtomicI32::new(0),
             is_subreaper: AtomicBool::new(false),
+            refuses_huge_pages: AtomicBool::new(false),
+            machine_check_policy: AtomicU32::new(2),
+            flushes: AtomicBool::new(false),
             has_left_terminal: AtomicBool::new(false),
             has_executed: AtomicBool::new(false),
             personality: AtomicU32::new(0),

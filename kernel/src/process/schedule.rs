@@ -3,11 +3,11 @@
 //! Ferry's cores take ready threads in turn, so policy and priority are kept, checked and reported as
 //! Linux does, and change nothing else (`docs/caveats.md`).
 
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use abi::Errno;
 use abi::process::{
-    SCHED_BATCH, SCHED_FIFO, SCHED_IDLE, SCHED_OTHER, SCHED_RESET_ON_FORK, SCHED_RR,
+    SCHED_BATCH, SCHED_DEADLINE, SCHED_FIFO, SCHED_IDLE, SCHED_OTHER, SCHED_RESET_ON_FORK, SCHED_RR,
 };
 
 /// Scheduling parameters of a thread. Each field stands for itself, so there is no lock.
@@ -16,6 +16,8 @@ pub struct Schedule {
     priority: AtomicU32,
     nice: AtomicI32,
     reset_on_fork: AtomicU32,
+    /// Runtime, deadline and period of the deadline policy, in nanoseconds.
+    deadline_ns: [AtomicU64; 3],
     /// Class and level of input and output, as `ioprio_set` takes them; 0 for none.
     pub io_priority: AtomicU32,
 }
@@ -31,6 +33,7 @@ impl Schedule {
             priority: AtomicU32::new(0),
             nice: AtomicI32::new(0),
             reset_on_fork: AtomicU32::new(0),
+            deadline_ns: [const { AtomicU64::new(0) }; 3],
             io_priority: AtomicU32::new(0),
         }
     }
@@ -87,6 +90,50 @@ impl Schedule {
         self.priority.store(priority.cast_unsigned(), Ordering::Relaxed);
         self.reset_on_fork.store(reset.cast_unsigned(), Ordering::Relaxed);
         Ok(())
+    }
+}
+
+/// Shortest and longest period of the deadline policy, in nanoseconds.
+const PERIODS_NS: core::ops::RangeInclusive<u64> = 100_000..=4_194_304_000;
+/// Shortest runtime of the deadline policy, in nanoseconds.
+const LEAST_RUNTIME_NS: u64 = 1 << 10;
+
+impl Schedule {
+    /// Sets the deadline policy, which is kept like the others: runtime, deadline and period, in
+    /// nanoseconds; a period of 0 is the deadline.
+    ///
+    /// # Errors
+    /// `EINVAL` when the times do not fit together, `EBUSY` for more than 95 % of a core.
+    pub fn set_deadline(&self, times_ns: [u64; 3], resets_on_fork: bool) -> Result<(), Errno> {
+        let [runtime, deadline, period] = times_ns;
+        let period = if period == 0 { deadline } else { period };
+        if runtime < LEAST_RUNTIME_NS
+            || deadline < runtime
+            || period < deadline
+            || !PERIODS_NS.contains(&period)
+        {
+            return Err(Errno::EINVAL);
+        }
+        if runtime * 100 > period * 95 {
+            return Err(Errno::EBUSY);
+        }
+        for (kept, wanted) in self.deadline_ns.iter().zip([runtime, deadline, period]) {
+            kept.store(wanted, Ordering::Relaxed);
+        }
+        self.policy.store(SCHED_DEADLINE, Ordering::Relaxed);
+        self.priority.store(0, Ordering::Relaxed);
+        self.reset_on_fork.store(u32::from(resets_on_fork), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Runtime, deadline and period, in nanoseconds; zeros unless the policy is that of deadlines.
+    pub fn deadline(&self) -> [u64; 3] {
+        let is_in_force = self.policy() == SCHED_DEADLINE;
+        self.deadline_ns.each_ref().map(
+            |kept| {
+                if is_in_force { kept.load(Ordering::Relaxed) } else { 0 }
+            },
+        )
     }
 }
 

@@ -573,6 +573,9 @@ async fn process_vm(call: &Call, writes: bool) -> SysResult {
     }
     let user = call.user();
     let local = user.read_io_vectors(call.argument(1), call.argument(2)).await?;
+    if local.iter().all(|vector| vector.length == 0) {
+        return Ok(0);
+    }
     let remote = user.read_io_vectors(call.argument(3), call.argument(4)).await?;
     let target = crate::process::table::process(Pid(call.int(0))).ok_or(Errno::ESRCH)?;
     let thread = target.main_thread().ok_or(Errno::ESRCH)?;

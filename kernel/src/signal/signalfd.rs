@@ -68,6 +68,10 @@ fn thread_of(caller: &dyn Caller) -> Option<&Thread> {
 }
 
 impl File for SignalFile {
+    fn can_signal(&self) -> bool {
+        false
+    }
+
     fn read(&self, _: u64, sink: &mut dyn Sink, transfer: Transfer) -> Result<usize, Errno> {
         const RECORD: usize = size_of::<SignalFdRecord>();
         if sink.remaining() < RECORD {

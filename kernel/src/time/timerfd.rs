@@ -173,6 +173,10 @@ impl Ticking for TimerFile {
 }
 
 impl File for TimerFile {
+    fn can_signal(&self) -> bool {
+        false
+    }
+
     fn read(&self, _: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
         if sink.remaining() < RECORD {
             return Err(Errno::EINVAL);

@@ -45,9 +45,9 @@ pub mod rights {
 /// Rights of a new keyring of a thread or process.
 const OWN_RING: u32 = 0x3f01_0000;
 /// Rights of a new session without a name.
-const SESSION_RING: u32 = 0x1f03_0000;
+const SESSION_RING: u32 = 0x3f03_0000;
 /// Rights of a new session with a name.
-const NAMED_SESSION_RING: u32 = 0x1f13_0000;
+const NAMED_SESSION_RING: u32 = 0x3f13_0000;
 /// Rights of the keyrings of a user.
 const USER_RING: u32 = 0x1f3f_0000;
 

@@ -29,7 +29,7 @@ pub enum Wish {
     Good,
     /// It must be good; one of the thread's own keyrings is made when it is missing.
     Make,
-    /// It may be revoked or expired; made as with `Make`.
+    /// It may be revoked or expired when no right is asked for.
     Any,
 }
 
@@ -127,15 +127,12 @@ impl Store {
         while let Some((number, depth)) = waiting.pop() {
             let Some(key) = self.keys.get(&number) else { continue };
             if fits(number, key) {
-                if !checks {
-                    return Ok(number);
-                }
                 match key.check() {
-                    Err(error) => refusal = error,
-                    Ok(()) if self.permits(key, who, is_possessed, rights::SEARCH) => {
+                    Err(error) if checks => refusal = error,
+                    _ if self.permits(key, who, is_possessed, rights::SEARCH) => {
                         return Ok(number);
                     }
-                    Ok(()) => refusal = Errno::EACCES,
+                    _ => refusal = Errno::EACCES,
                 }
             }
             let may_enter = key.kind == Kind::Keyring
@@ -230,7 +227,7 @@ pub fn lookup(thread: &Thread, id: i32, how: Lookup) -> Result<Found, Errno> {
         if id == GROUP {
             return Err(Errno::EINVAL);
         }
-        Found { number: own_ring(thread, id, how.wish != Wish::Good)?, is_possessed: true }
+        Found { number: own_ring(thread, id, how.wish == Wish::Make)?, is_possessed: true }
     } else if id < 1 {
         return Err(Errno::EINVAL);
     } else {
@@ -242,7 +239,7 @@ pub fn lookup(thread: &Thread, id: i32, how: Lookup) -> Result<Found, Errno> {
     let credentials = thread.credentials();
     let keys = store();
     let key = keys.get(found.number)?;
-    if how.wish != Wish::Any {
+    if how.wish != Wish::Any || how.right != 0 {
         key.check()?;
     }
     if !keys.permits(key, &credentials, found.is_possessed, how.right) {

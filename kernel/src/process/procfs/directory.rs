@@ -10,7 +10,10 @@ use fs::pseudo::{Directory, Entry, EntryNode, Listed};
 use fs::{Identity, NodeKind};
 
 use super::process::Subject;
-use super::{counters, keys, machine, network, number, process, settings, system, sysvipc};
+use super::{
+    configuration, counters, keys, machine, network, number, process, settings, system, sysvipc,
+    tables,
+};
 use crate::process::table;
 
 /// Makes an entry with the inode number given.
@@ -75,21 +78,40 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
         )
     }),
     ("mounts", |number| Entry::link(number, Arc::new(|_: &Identity| Ok(b"self/mounts".to_vec())))),
+    ("buddyinfo", |number| Entry::file(number, Arc::new(tables::free_blocks))),
     ("cgroups", |number| Entry::file(number, Arc::new(system::control_groups))),
     ("cmdline", |number| Entry::file(number, Arc::new(system::command_line))),
+    ("config.gz", |number| Entry::file(number, Arc::new(configuration::packed))),
+    ("consoles", |number| Entry::file(number, Arc::new(tables::consoles))),
     ("cpuinfo", |number| Entry::file(number, Arc::new(system::processors))),
     ("devices", |number| Entry::file(number, Arc::new(system::devices))),
     ("diskstats", |number| Entry::file(number, Arc::new(system::nothing))),
+    ("execdomains", |number| Entry::file(number, Arc::new(tables::formats_of_programs))),
     ("filesystems", |number| Entry::file(number, Arc::new(system::file_systems))),
+    ("iomem", |number| Entry::file(number, Arc::new(system::nothing)).with_mode(0o400)),
+    ("ioports", |number| Entry::file(number, Arc::new(system::nothing)).with_mode(0o400)),
     ("interrupts", |number| Entry::file(number, Arc::new(system::interrupts))),
     ("loadavg", |number| Entry::file(number, Arc::new(system::load))),
     ("key-users", keys::users),
     ("keys", keys::list),
     ("locks", |number| Entry::file(number, Arc::new(system::locks))),
+    ("misc", |number| Entry::file(number, Arc::new(system::nothing))),
     ("modules", |number| Entry::file(number, Arc::new(system::nothing))),
+    ("pagetypeinfo", |number| {
+        Entry::file(number, Arc::new(tables::kinds_of_pages)).with_mode(0o400)
+    }),
     ("partitions", |number| Entry::file(number, Arc::new(system::partitions))),
+    ("slabinfo", |number| Entry::file(number, Arc::new(tables::caches)).with_mode(0o400)),
+    ("softirqs", |number| Entry::file(number, Arc::new(tables::after_interrupts))),
     ("swaps", |number| Entry::file(number, Arc::new(system::swaps))),
+    ("tty", |number| {
+        let names: &[(&str, MakeEntry)] =
+            &[("drivers", |number| Entry::file(number, Arc::new(tables::terminal_drivers)))];
+        Entry::directory(number, Arc::new(Fixed { first_number: number + 0x80, names }))
+    }),
+    ("vmallocinfo", |number| Entry::file(number, Arc::new(system::nothing)).with_mode(0o400)),
     ("vmstat", |number| Entry::file(number, Arc::new(system::memory_counters))),
+    ("zoneinfo", |number| Entry::file(number, Arc::new(tables::zones))),
     ("meminfo", |number| Entry::file(number, Arc::new(system::memory))),
     ("stat", |number| Entry::file(number, Arc::new(system::statistics))),
     ("uptime", |number| Entry::file(number, Arc::new(system::uptime))),

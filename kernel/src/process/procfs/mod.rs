@@ -9,6 +9,8 @@
 //!   sys/                 settings.rs
 //!   net/, sys/net/       network.rs
 //!   sysvipc/             sysvipc.rs
+//!   buddyinfo, zoneinfo, ... tables.rs
+//!   config.gz            configuration.rs
 //!   keys, key-users      keys.rs
 //!   PID/ferry            counters.rs: what the process called, and by which path
 //!   ferry/counters       counters.rs: what each core did
@@ -22,6 +24,7 @@
 //! lines may so be of slightly different moments, as on Linux. Files of a process that has ended
 //! answer `ESRCH`.
 
+mod configuration;
 mod counters;
 mod descriptors;
 mod directory;
@@ -37,6 +40,7 @@ mod status;
 mod sysfs;
 mod system;
 mod sysvipc;
+mod tables;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -135,6 +135,7 @@ enum Item {
 }
 
 const ITEMS: &[(&str, Item)] = &[
+    ("autogroup", Item::Text(status::automatic_group, 0o644)),
     ("auxv", Item::Private(memory::auxiliary_vector, 0o400)),
     ("cgroup", Item::Text(status::control_group, 0o444)),
     ("cmdline", Item::Text(status::command_line, 0o444)),
@@ -158,6 +159,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("oom_score", Item::Text(status::kill_score, 0o444)),
     ("oom_score_adj", Item::KillPreference),
     ("pagemap", Item::PageMap),
+    ("projid_map", Item::Text(status::identity_map, 0o644)),
     ("personality", Item::Text(status::personality, 0o400)),
     ("root", Item::Place(|_, inside| Some(inside.directory.root()))),
     ("schedstat", Item::Text(status::schedule_statistics, 0o444)),
@@ -165,6 +167,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("setgroups", Item::Text(status::may_set_groups, 0o644)),
     ("smaps", Item::Private(memory::sizes, 0o444)),
     ("smaps_rollup", Item::Private(memory::sum_of_sizes, 0o444)),
+    ("stack", Item::Private(status::no_stack, 0o400)),
     ("stat", Item::PartlyPrivate(status::stat)),
     ("statm", Item::Text(status::memory_sizes, 0o444)),
     ("status", Item::Text(status::status, 0o444)),

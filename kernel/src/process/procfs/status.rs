@@ -117,6 +117,18 @@ pub(super) fn no_login(subject: &Subject) -> Generated {
     subject.process().map(|_| b"4294967295".to_vec())
 }
 
+/// `autogroup`: the group of a session; sessions are not scheduled as groups.
+pub(super) fn automatic_group(subject: &Subject) -> Generated {
+    let mut text = Text::default();
+    put!(text, "/autogroup-{} nice 0\n", subject.process()?.session());
+    Ok(text.0)
+}
+
+/// `stack`: threads have none in the kernel.
+pub(super) fn no_stack(_: &Resources, _: u64) -> Result<Part, Errno> {
+    Ok(Part { text: Vec::new(), next: None })
+}
+
 /// `coredump_filter`: what would be written.
 pub(super) fn dump_filter(subject: &Subject) -> Generated {
     subject.process().map(|_| b"00000033\n".to_vec())

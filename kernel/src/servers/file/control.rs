@@ -21,6 +21,18 @@ use crate::call::{Call, SysResult};
 use crate::process::mapped::is_mapped_for_writing;
 use crate::process::{Capability, Interrupted};
 
+/// `ioctl` of any file: the size of a block, where a block lies, and that nothing changes.
+const FIBMAP: u32 = 1;
+const FIGETBSZ: u32 = 2;
+const FIFREEZE: u32 = 0xc004_5877;
+const FITHAW: u32 = 0xc004_5878;
+/// Bytes of the blocks that `stat` counts.
+const BLOCK: u64 = 512;
+/// Room that a file takes.
+const FIOQSIZE: u32 = abi::terminal::names::FIOQSIZE;
+/// `fcntl`: how long what is written will live, which nobody has said.
+const F_GET_RW_HINT: i32 = 1035;
+
 /// Commands that work on a mere place (`O_PATH`).
 const PLACE_COMMANDS: [i32; 5] = [F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL];
 
@@ -57,6 +69,10 @@ pub async fn fcntl(call: &Call) -> SysResult {
                 return Err(Errno::EINVAL);
             }
             file.set_owner_signal(signal);
+            Ok(0)
+        }
+        F_GET_RW_HINT => {
+            call.user().write_value(argument, &0_u64).await?;
             Ok(0)
         }
         F_GETSIG => Ok(u64::from(file.owner_signal().unsigned_abs())),
@@ -273,6 +289,9 @@ pub async fn ioctl(call: &Call) -> SysResult {
         FIOASYNC => {
             let on: i32 = user.read_value(argument).await?;
             if (on != 0) != file.flags().contains(OpenFlags::ASYNC) {
+                if !file.file().can_signal() {
+                    return Err(Errno::ENOTTY);
+                }
                 file.set_signals(call.int(0), on != 0)?;
             }
             return Ok(0);
@@ -291,6 +310,26 @@ pub async fn ioctl(call: &Call) -> SysResult {
             let id = owner::get(&file)? as i32;
             user.write_value(argument, &id).await?;
             return Ok(0);
+        }
+        FIGETBSZ => {
+            let size = file.location().mount.file_system().statistics().block_size;
+            user.write_value(argument, &size).await?;
+            return Ok(0);
+        }
+        FIOQSIZE if matches!(file.inode().kind(), NodeKind::Regular | NodeKind::Directory) => {
+            // What it takes, not what it holds.
+            let bytes = file.inode().metadata().blocks.saturating_mul(BLOCK);
+            user.write_value(argument, &bytes).await?;
+            return Ok(0);
+        }
+        // No file lies in blocks that could be told of.
+        FIBMAP if file.inode().kind() == NodeKind::Regular => {
+            call.thread.credentials().require(Capability::RawIo)?;
+            return Err(Errno::EINVAL);
+        }
+        FIFREEZE | FITHAW => {
+            call.thread.credentials().require(Capability::Administer)?;
+            return Err(if request == FIFREEZE { Errno::EOPNOTSUPP } else { Errno::EINVAL });
         }
         _ => {}
     }

@@ -19,6 +19,9 @@ use crate::process::Capability;
 
 pub fn fsync(call: &Call) -> SysResult {
     let file = usable(call, 0)?;
+    if file.file().is_generated() {
+        return Err(Errno::EINVAL);
+    }
     match file.inode().kind() {
         NodeKind::Regular | NodeKind::Directory => file.inode().sync().map(|()| 0),
         NodeKind::BlockDevice => file.file().sync().map(|()| 0),
@@ -116,7 +119,11 @@ pub async fn mount(call: &Call) -> SysResult {
         return Ok(0);
     }
     // There is one tree for everybody, so how changes spread makes no difference.
-    if flags & (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE) != 0 {
+    let spread = flags & (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE);
+    if spread != 0 {
+        if spread.count_ones() > 1 || flags & !(spread | MS_REC | MS_SILENT) != 0 {
+            return Err(Errno::EINVAL);
+        }
         return if at.is_mount_root() { Ok(0) } else { Err(Errno::EINVAL) };
     }
     if flags & MS_MOVE != 0 {

@@ -217,6 +217,9 @@ async fn read_vectors(call: &Call, spot: Spot) -> SysResult {
     check_reads(&file)?;
     let user = call.user();
     let vectors = user.read_io_vectors(call.argument(1), call.argument(2)).await?;
+    if vectors.iter().all(|vector| vector.length == 0) {
+        return Ok(0);
+    }
     read_from(call, &file, user.sink_vector(vectors)?, spot).await
 }
 
@@ -225,6 +228,9 @@ async fn write_vectors(call: &Call, spot: Spot) -> SysResult {
     check_writes(&file)?;
     let user = call.user();
     let vectors = user.read_io_vectors(call.argument(1), call.argument(2)).await?;
+    if vectors.iter().all(|vector| vector.length == 0) {
+        return Ok(0);
+    }
     write_to(call, &file, user.source_vector(vectors)?, spot).await
 }
 

@@ -9,6 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::schedule::{apply, apply_nice, find};
 use crate::call::{Call, SysResult};
 use crate::memory::PAGE;
+use crate::process::Capability;
 use crate::process::schedule::NICE_RANGE;
 
 /// Bytes of the first version of the structure.
@@ -70,7 +71,7 @@ pub(super) async fn set(call: &Call) -> SysResult {
     let thread = find(call, pid)?;
     let schedule = &thread.schedule;
     let policy = if wanted.flags & KEEP_POLICY != 0 { schedule.policy() } else { policy };
-    if wanted.flags & !KNOWN_FLAGS != 0 || policy == SCHED_DEADLINE {
+    if wanted.flags & !KNOWN_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
     if wanted.flags & UTILISATION != 0 {
@@ -82,6 +83,18 @@ pub(super) async fn set(call: &Call) -> SysResult {
     } else {
         i32::try_from(wanted.priority).map_err(|_| Errno::EINVAL)?
     };
+    if policy == SCHED_DEADLINE {
+        if priority != 0 {
+            return Err(Errno::EINVAL);
+        }
+        call.thread.credentials().require(Capability::Nice)?;
+        let times_ns = match keeps {
+            true => schedule.deadline(),
+            false => [wanted.runtime_ns, wanted.deadline_ns, wanted.period_ns],
+        };
+        schedule.set_deadline(times_ns, wanted.flags & RESET_ON_FORK != 0)?;
+        return Ok(0);
+    }
     let reset = if wanted.flags & RESET_ON_FORK != 0 { SCHED_RESET_ON_FORK } else { 0 };
     apply(call, &thread, policy | reset, priority)?;
     if !is_real_time(policy) && !keeps {
@@ -106,12 +119,16 @@ pub(super) async fn get(call: &Call) -> SysResult {
     let schedule = &thread.schedule;
     let policy = schedule.policy();
     let used = size.min(KNOWN);
+    let [runtime_ns, deadline_ns, period_ns] = schedule.deadline();
     let attributes = SchedulingAttributes {
         size: used,
         policy: policy.cast_unsigned(),
         flags: if schedule.resets_on_fork() { RESET_ON_FORK } else { 0 },
         nice: if is_real_time(policy) { 0 } else { schedule.nice() },
         priority: schedule.priority().unsigned_abs(),
+        runtime_ns,
+        deadline_ns,
+        period_ns,
         ..SchedulingAttributes::default()
     };
     let bytes = attributes.as_bytes().get(..used as usize).unwrap_or_default();

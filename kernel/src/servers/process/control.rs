@@ -22,6 +22,16 @@ const TSC_ENABLE: i32 = 1;
 const TIMING_STATISTICAL: u64 = 0;
 /// `PR_SET_VMA_ANON_NAME`.
 const VMA_ANONYMOUS_NAME: u64 = 0;
+/// `PR_MCE_KILL`: back to the default, or to a policy up to the default.
+const MACHINE_CHECK_CLEAR: u64 = 0;
+const MACHINE_CHECK_SET: u64 = 1;
+const MACHINE_CHECK_DEFAULT: u64 = 2;
+/// Kinds of speculation that can be asked about.
+const SPECULATIONS: u64 = 3;
+/// Operations of `PR_SET_MM` that take a length.
+const MEMORY_AUXV: u64 = 12;
+const MEMORY_MAP: u64 = 14;
+const MEMORY_MAP_SIZE: u64 = 15;
 /// Asks for the personality without setting it.
 const PERSONALITY_QUERY: u32 = u32::MAX;
 
@@ -78,8 +88,69 @@ pub(super) async fn prctl(call: &Call) -> SysResult {
         PR_SET_TSC if argument == u64::from(TSC_ENABLE.unsigned_abs()) => {}
         PR_GET_TIMING => {}
         PR_SET_TIMING if argument == TIMING_STATISTICAL => {}
-        PR_GET_THP_DISABLE if argument == 0 => no_rest?,
-        PR_SET_THP_DISABLE => no_rest?,
+        PR_GET_THP_DISABLE if argument == 0 => {
+            no_rest?;
+            return Ok(u64::from(process.refuses_huge_pages.load(Ordering::Relaxed)));
+        }
+        PR_SET_THP_DISABLE => {
+            no_rest?;
+            process.refuses_huge_pages.store(argument != 0, Ordering::Relaxed);
+        }
+        // Nobody counts events of the processor.
+        PR_TASK_PERF_EVENTS_DISABLE | PR_TASK_PERF_EVENTS_ENABLE => {}
+        PR_MCE_KILL => {
+            let [policy, third, fourth] = rest;
+            let is_known = match argument {
+                MACHINE_CHECK_CLEAR => policy == 0,
+                MACHINE_CHECK_SET => policy <= MACHINE_CHECK_DEFAULT,
+                _ => false,
+            };
+            if third | fourth != 0 || !is_known {
+                return Err(Errno::EINVAL);
+            }
+            let policy = if argument == MACHINE_CHECK_SET { policy } else { MACHINE_CHECK_DEFAULT };
+            process.machine_check_policy.store(policy as u32, Ordering::Relaxed);
+        }
+        PR_MCE_KILL_GET if argument == 0 => {
+            no_rest?;
+            return Ok(u64::from(process.machine_check_policy.load(Ordering::Relaxed)));
+        }
+        PR_GET_SPECULATION_CTRL => {
+            no_rest?;
+            // The processor is told of as not affected.
+            return if argument < SPECULATIONS { Ok(0) } else { Err(Errno::ENODEV) };
+        }
+        PR_SET_SPECULATION_CTRL => {
+            let [control, third, fourth] = rest;
+            if third | fourth != 0 {
+                return Err(Errno::EINVAL);
+            }
+            if argument >= SPECULATIONS {
+                return Err(Errno::ENODEV);
+            }
+            let is_known = matches!(control, 2 | 4 | 8 | 16);
+            return Err(if is_known { Errno::ENXIO } else { Errno::ERANGE });
+        }
+        PR_SET_IO_FLUSHER | PR_GET_IO_FLUSHER => {
+            thread.credentials().require(Capability::Resource)?;
+            let is_get = call.int(0) == PR_GET_IO_FLUSHER;
+            if rest != [0; 3] || argument > u64::from(!is_get) {
+                return Err(Errno::EINVAL);
+            }
+            if is_get {
+                return Ok(u64::from(process.flushes.load(Ordering::Relaxed)));
+            }
+            process.flushes.store(argument == 1, Ordering::Relaxed);
+        }
+        PR_SET_MM => {
+            let [_, third, fourth] = rest;
+            let takes_length = matches!(argument, MEMORY_AUXV | MEMORY_MAP | MEMORY_MAP_SIZE);
+            if fourth != 0 || (third != 0 && !takes_length) {
+                return Err(Errno::EINVAL);
+            }
+            thread.credentials().require(Capability::Resource)?;
+            return Err(Errno::EINVAL);
+        }
         PR_GET_SECCOMP => return Ok(u64::from(thread.restrictions.mode())),
         PR_SET_SECCOMP => return super::seccomp::set_mode(call, argument, rest[0]).await,
         // Names of anonymous areas are for show alone; taking them saves allocators a warning.

@@ -18,7 +18,8 @@ use core::sync::atomic::Ordering;
 use abi::Errno;
 use abi::process::{
     ARCH_GET_CPUID, ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_CPUID, ARCH_SET_FS, ARCH_SET_GS,
-    CLONE_FILES, CLONE_FS, CLONE_NAMESPACES, CLONE_NEWUSER, CLONE_SYSVSEM,
+    CLONE_FILES, CLONE_FS, CLONE_NAMESPACES, CLONE_NEWUSER, CLONE_SIGHAND, CLONE_SYSVSEM,
+    CLONE_THREAD, CLONE_VM,
 };
 pub use pidfd::pidfd_send_signal;
 
@@ -176,7 +177,11 @@ async fn arch_prctl(call: &Call, context: &mut UserContext) -> SysResult {
 
 fn unshare(call: &Call) -> SysResult {
     let flags = call.argument(0);
-    if flags & CLONE_NAMESPACES != 0 || flags & !(CLONE_FILES | CLONE_FS | CLONE_SYSVSEM) != 0 {
+    // Nothing to be done by a thread that is alone, impossible to another.
+    let alone = CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
+    let known = CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | alone;
+    let is_alone = call.process().thread_count() == 1;
+    if flags & CLONE_NAMESPACES != 0 || flags & !known != 0 || (flags & alone != 0 && !is_alone) {
         return Err(Errno::EINVAL);
     }
     if flags & CLONE_SYSVSEM != 0 {
