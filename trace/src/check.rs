@@ -181,11 +181,13 @@ impl Checker {
     }
 
     fn take_end(&mut self, ring: u8, sequence: u64, record: &Record) {
-        let end = record.end();
-        let before = self.ends.insert(ring, end).unwrap_or(0);
+        // The end of either may be off by as much as its own duration was rounded.
+        let (end, earliest) = (record.end(), record.end().saturating_sub(rounding(record)));
+        let before = self.ends.get(&ring).copied().unwrap_or(0);
         if end.saturating_add(rounding(record)) < before {
             self.report.add(Finding::Order { ring, sequence, ticks: before - end });
-            self.ends.insert(ring, before);
+        } else {
+            self.ends.insert(ring, earliest);
         }
     }
 

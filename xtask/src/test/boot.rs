@@ -88,7 +88,9 @@ impl Ferry {
         let mut command = Command::new(&self.tool);
         command.arg("run").arg("--kernel").arg(&self.kernel);
         command.args(["--cpus", &configuration.cpus.to_string(), "--path", configuration.path]);
-        command.args(["--locks", configuration.locks]);
+        if configuration.locks != "fine" {
+            command.args(["--locks", configuration.locks]);
+        }
         command
     }
 
