@@ -233,7 +233,7 @@ fn each_waiter_is_looked_at_once() {
     let mut takers: Vec<_> = (0..EACH).map(|_| queue.watch(Kind::Taker, ANY, target())).collect();
     let mut round = Round::new(ANY, usize::MAX);
     assert_eq!(queue.inside().go_round(&mut round), EACH);
-    assert_eq!((count.0.load(Ordering::Relaxed) as usize, round.looks), (2 * EACH, 2 * EACH));
+    assert_eq!((count.0.load(Ordering::Relaxed), round.looks), (2 * EACH, 2 * EACH));
     takers.iter_mut().for_each(Registration::settle);
     drop(watchers);
 }
