@@ -35,6 +35,12 @@ pub struct ClhLock<const SEATS: usize> {
     seats: [Line<Seat>; SEATS],
 }
 
+impl<const SEATS: usize> Default for ClhLock<SEATS> {
+    fn default() -> Self {
+        ClhLock::new()
+    }
+}
+
 impl<const SEATS: usize> ClhLock<SEATS> {
     constant! {
         /// A free lock.

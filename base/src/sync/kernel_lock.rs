@@ -13,6 +13,7 @@ pub struct KernelLock {
     kind: Kind,
 }
 
+#[allow(clippy::large_enum_variant, reason = "there are a few of them, all static")]
 enum Kind {
     Ticket(TicketLock),
     Clh(ClhLock<MAX_CPUS>),

@@ -26,6 +26,12 @@ pub struct McsLock<const SEATS: usize> {
     seats: [Seat; SEATS],
 }
 
+impl<const SEATS: usize> Default for McsLock<SEATS> {
+    fn default() -> Self {
+        McsLock::new()
+    }
+}
+
 impl<const SEATS: usize> McsLock<SEATS> {
     constant! {
         /// A free lock.
