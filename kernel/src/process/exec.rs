@@ -302,8 +302,9 @@ async fn execute(
     drop(user_memory);
     // The loop that runs the thread keeps the space that it ran in.
     exit::release_memory(thread, 1).await;
-    exit::close_in_turns(&thread.files(), Closed::ByExec).await;
     become_program(thread, program.space, decision, &shown);
+    // Whoever sees an end of these files finds the new program.
+    exit::close_in_turns(&thread.files(), Closed::ByExec).await;
     user::release(context);
     *context = UserContext::new(program.entry, program.stack_pointer);
     Ok(0)
