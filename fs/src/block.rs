@@ -6,7 +6,7 @@
 //!
 //! Left out: mapping a disk into memory (`ENODEV`).
 
-use crate::file::{File, IoctlAnswer, Transfer, seek_in};
+use crate::file::{File, IoctlAnswer, Limited, Transfer, seek_in};
 use crate::identity::{Caller, Identity};
 use crate::inode::{FileSystem, Inode};
 use crate::metadata::{InodeId, Metadata, NodeKind, Timestamp};
@@ -235,25 +235,6 @@ struct BlockFile {
     device: Arc<BlockDevice>,
 }
 
-/// The first bytes of a source.
-struct First<'a> {
-    inner: &'a mut dyn Source,
-    left: usize,
-}
-
-impl Source for First<'_> {
-    fn read(&mut self, into: &mut [u8]) -> usize {
-        let wanted = into.len().min(self.left);
-        let count = into.get_mut(..wanted).map_or(0, |into| self.inner.read(into));
-        self.left -= count;
-        count
-    }
-
-    fn remaining(&self) -> usize {
-        self.left.min(self.inner.remaining())
-    }
-}
-
 impl File for BlockFile {
     fn read(&self, offset: u64, sink: &mut dyn Sink, _: Transfer) -> Result<usize, Errno> {
         self.device.node.read_at(offset, sink)
@@ -271,7 +252,7 @@ impl File for BlockFile {
             return Err(Errno::ENOSPC);
         }
         let left = usize::try_from(room).unwrap_or(usize::MAX).min(source.remaining());
-        self.device.node.write_at(offset, &mut First { inner: source, left })
+        self.device.node.write_at(offset, &mut Limited { inner: source, left })
     }
 
     fn append(&self, _: &mut dyn Source, _: Transfer) -> Result<(u64, usize), Errno> {

@@ -12,6 +12,7 @@ pub use description::{
     CHANGEABLE_FLAGS, OpenFile, WriteAccess, WriteDenial, deny_writes, open_count,
 };
 pub use owner::{Owner, OwnerKind, Reason, set_sender};
+pub(crate) use regular::Limited;
 pub use regular::{DirectoryFile, MAX_FILE_SIZE, PathFile, RegularFile};
 
 use crate::identity::Caller;

@@ -35,9 +35,10 @@ fn check_range(offset: u64, length: usize) -> Result<(), Errno> {
 }
 
 /// A source that ends after some bytes.
-struct Limited<'a> {
-    inner: &'a mut dyn Source,
-    left: usize,
+pub(crate) struct Limited<'a> {
+    pub(crate) inner: &'a mut dyn Source,
+    /// How many are left.
+    pub(crate) left: usize,
 }
 
 impl Source for Limited<'_> {
