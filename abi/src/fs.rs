@@ -596,70 +596,7 @@ pub mod notify;
 
 /// `mount` flags.
 #[allow(missing_docs, reason = "the names are those of the manual")]
-pub mod mount {
-    pub const MS_RDONLY: u64 = 1;
-    pub const MS_NOSUID: u64 = 2;
-    pub const MS_NODEV: u64 = 4;
-    pub const MS_NOEXEC: u64 = 8;
-    pub const MS_SYNCHRONOUS: u64 = 16;
-    pub const MS_REMOUNT: u64 = 32;
-    pub const MS_DIRSYNC: u64 = 128;
-    pub const MS_NOSYMFOLLOW: u64 = 256;
-    pub const MS_NOATIME: u64 = 1024;
-    pub const MS_NODIRATIME: u64 = 2048;
-    pub const MS_BIND: u64 = 4096;
-    pub const MS_MOVE: u64 = 8192;
-    pub const MS_REC: u64 = 16384;
-    pub const MS_SILENT: u64 = 32768;
-    pub const MS_UNBINDABLE: u64 = 1 << 17;
-    pub const MS_PRIVATE: u64 = 1 << 18;
-    pub const MS_SLAVE: u64 = 1 << 19;
-    pub const MS_SHARED: u64 = 1 << 20;
-    pub const MS_RELATIME: u64 = 1 << 21;
-    pub const MS_STRICTATIME: u64 = 1 << 24;
-    pub const MS_LAZYTIME: u64 = 1 << 25;
-    pub const MS_MGC_VAL: u64 = 0xc0ed_0000;
-    pub const MS_MGC_MSK: u64 = 0xffff_0000;
-    pub const MNT_FORCE: u32 = 1;
-    pub const MNT_DETACH: u32 = 2;
-    pub const MNT_EXPIRE: u32 = 4;
-    pub const UMOUNT_NOFOLLOW: u32 = 8;
-
-    pub const FSOPEN_CLOEXEC: u32 = 1;
-    pub const FSMOUNT_CLOEXEC: u32 = 1;
-    pub const FSPICK_CLOEXEC: u32 = 1;
-    pub const FSPICK_SYMLINK_NOFOLLOW: u32 = 2;
-    pub const FSPICK_NO_AUTOMOUNT: u32 = 4;
-    pub const FSPICK_EMPTY_PATH: u32 = 8;
-    pub const FSCONFIG_SET_FLAG: u32 = 0;
-    pub const FSCONFIG_SET_STRING: u32 = 1;
-    pub const FSCONFIG_SET_BINARY: u32 = 2;
-    pub const FSCONFIG_SET_PATH: u32 = 3;
-    pub const FSCONFIG_SET_PATH_EMPTY: u32 = 4;
-    pub const FSCONFIG_SET_FD: u32 = 5;
-    pub const FSCONFIG_CMD_CREATE: u32 = 6;
-    pub const FSCONFIG_CMD_RECONFIGURE: u32 = 7;
-    pub const OPEN_TREE_CLONE: u32 = 1;
-    pub const MOVE_MOUNT_F_SYMLINKS: u32 = 1;
-    pub const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
-    pub const MOVE_MOUNT_T_SYMLINKS: u32 = 0x10;
-    pub const MOVE_MOUNT_T_EMPTY_PATH: u32 = 0x40;
-    pub const MOVE_MOUNT_SET_GROUP: u32 = 0x100;
-    /// All flags of `move_mount`.
-    pub const MOVE_MOUNT_MASK: u32 = 0x177;
-    pub const MOUNT_ATTR_RDONLY: u64 = 1;
-    pub const MOUNT_ATTR_NOSUID: u64 = 2;
-    pub const MOUNT_ATTR_NODEV: u64 = 4;
-    pub const MOUNT_ATTR_NOEXEC: u64 = 8;
-    /// Mask of the three choices about access times.
-    pub const MOUNT_ATTR_ATIME: u64 = 0x70;
-    pub const MOUNT_ATTR_RELATIME: u64 = 0;
-    pub const MOUNT_ATTR_NOATIME: u64 = 0x10;
-    pub const MOUNT_ATTR_STRICTATIME: u64 = 0x20;
-    pub const MOUNT_ATTR_NODIRATIME: u64 = 0x80;
-    pub const MOUNT_ATTR_IDMAP: u64 = 0x10_0000;
-    pub const MOUNT_ATTR_NOSYMFOLLOW: u64 = 0x20_0000;
-}
+pub mod mount;
 
 /// Bytes of `struct linux_dirent64` before the name.
 pub const DIRENT64_HEADER: usize = 19;
