@@ -388,10 +388,19 @@ fn attach_topmost(at: &Location, child: Arc<Mount>) {
     tree.attach(&top, child);
 }
 
+/// Device number of the file system at the root of the tree.
+static ROOT_DEVICE: AtomicU64 = AtomicU64::new(0);
+
+/// Says which mount is the root of the tree. Once, at boot.
+pub fn set_root(mount: &Mount) {
+    ROOT_DEVICE.store(mount.file_system.device(), Ordering::Relaxed);
+}
+
 /// Whether a mount in the tree shows the file system of a device number.
 pub fn is_mounted(device: u64) -> bool {
     let tree = TREE.read();
-    tree.by_child.values().any(|attachment| attachment.child.file_system.device() == device)
+    let is_shown = |attachment: &Attachment| attachment.child.file_system.device() == device;
+    ROOT_DEVICE.load(Ordering::Relaxed) == device || tree.by_child.values().any(is_shown)
 }
 
 /// Whether an inode is, or lies below, a directory of the same file system.

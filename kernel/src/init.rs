@@ -16,7 +16,7 @@ use base::sync::Once;
 use base::{task, time};
 use fs::anonymous::{AnonymousInode, Label};
 use fs::metadata::Permissions;
-use fs::{File, NodeKind, OpenFile, pending};
+use fs::{File, Location, NodeKind, OpenFile, pending};
 use hal::{Contract, Machine};
 
 use crate::console::{self, Channel, HostInputFile, HostOutputFile, Start};
@@ -73,12 +73,13 @@ async fn start_program(channel: &'static Channel) -> Result<Arc<Process>, Errno>
         .inspect_err(|errno| log::error!("a directory of the host cannot be mounted: {errno}"))?;
     let start = channel.start_request().await;
     let current = pending::complete(|| root::resolve(&top, &start.directory)).await?;
+    let program = find_program(&top, start).await?;
     let directory = Arc::new(DirectoryContext::new(top, current));
     log_counts("start");
     let files = Arc::new(FileTable::new());
     let (arguments, environment) = (strings(&start.arguments)?, strings(&start.environment)?);
     let (thread, context) =
-        process::exec::spawn(&start.program, arguments, environment, files.clone(), directory)
+        process::exec::spawn(&program, arguments, environment, files.clone(), directory)
             .await?;
     let process = thread.process.clone();
     if start.terminals != 0 {
@@ -93,6 +94,31 @@ async fn start_program(channel: &'static Channel) -> Result<Arc<Process>, Errno>
     log::info!("first program after {} us", time::now_ns() / 1000);
     run_user::start(thread, Box::new(context))?;
     Ok(process)
+}
+
+/// The program's path: a name without a slash is looked for in the directories of `PATH`, as the root is not one that the
+/// host looks into.
+async fn find_program(top: &Location, start: &Start) -> Result<Vec<u8>, Errno> {
+    const EXECUTABLE: u32 = 0o111;
+    if start.program.contains(&b'/') {
+        return Ok(start.program.clone());
+    }
+    let path = start.environment.iter().find_map(|entry| entry.strip_prefix(b"PATH="));
+    for directory in path.unwrap_or_default().split(|&byte| byte == b':') {
+        let mut candidate = directory.to_vec();
+        candidate.push(b'/');
+        candidate.extend_from_slice(&start.program);
+        match pending::complete(|| root::resolve(top, &candidate)).await {
+            Ok(found) if found.inode.kind() == NodeKind::Regular => {
+                if found.inode.metadata().permissions.mode & EXECUTABLE != 0 {
+                    return Ok(candidate);
+                }
+            }
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Errno::ENOENT)
 }
 
 fn strings(list: &[Vec<u8>]) -> Result<StringList, Errno> {

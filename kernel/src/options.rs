@@ -24,12 +24,23 @@ pub struct Options {
     pub log: LevelFilter,
     /// Whether the stages of calls are timed (`ferry.stages=1`).
     pub stages: bool,
-    /// Whether the root is that of the host, seen through a layer in memory (`ferry.root=ram|host`).
-    pub is_root_of_host: bool,
+    /// Where the root file system is (`ferry.root=ram|host|disk`).
+    pub root: Root,
     /// Records of the trace that each core has room for; 0 for none (`ferry.trace=RECORDS`).
     pub trace: u32,
     /// The lock scheme (`ferry.locks=fine|coarse|giant-ticket|giant-clh|giant-mcs`).
     pub locks: LockScheme,
+}
+
+/// Where the root file system is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// In memory, as the initramfs has it.
+    Memory,
+    /// That of the host, seen through a layer in memory.
+    Host,
+    /// The ext4 of the first disk.
+    Disk,
 }
 
 impl Default for Options {
@@ -39,7 +50,7 @@ impl Default for Options {
             cores: Wishes::default(),
             log: LevelFilter::Warn,
             stages: false,
-            is_root_of_host: false,
+            root: Root::Memory,
             trace: 0,
             locks: LockScheme::Fine,
         }
@@ -129,7 +140,12 @@ fn apply(options: &mut Options, name: &str, value: &str) -> Option<()> {
         "log" => options.log = value.parse().ok()?,
         "share" => drop(Share::parse(value)?),
         "root" => {
-            options.is_root_of_host = matches!(value, "ram" | "host").then_some(value == "host")?
+            options.root = match value {
+                "ram" => Root::Memory,
+                "host" => Root::Host,
+                "disk" => Root::Disk,
+                _ => return None,
+            }
         }
         "stages" => options.stages = matches!(value, "0" | "1").then_some(value == "1")?,
         "trace" => options.trace = value.parse().ok()?,
@@ -166,7 +182,8 @@ mod tests {
     #[test]
     fn options_are_read_and_other_words_left_alone() {
         let line = "console=ttyS0 ferry.path=local ferry.app=0,2-3 ferry.kernel=1 \
-                    ferry.interrupt=2 ferry.log=debug ferry.locks=giant-clh";
+                    ferry.interrupt=2 ferry.log=debug ferry.locks=giant-clh \
+                    ferry.root=disk";
         let options = parse(line, |word| panic!("{word}"));
         assert_eq!(options.path, Wanted::Fixed(CallPath::Local));
         assert_eq!(options.cores.application, Some(CoreSet(0b1101)));
@@ -174,6 +191,7 @@ mod tests {
         assert_eq!(options.cores.interrupt, Some(CoreSet(0b0100)));
         assert_eq!(options.log, LevelFilter::Debug);
         assert_eq!(options.locks, LockScheme::GiantClh);
+        assert_eq!(options.root, Root::Disk);
     }
 
     #[test]
@@ -200,7 +218,7 @@ mod tests {
             "ferry.share=a:mnt",
             "ferry.share=a:/x%2",
             "ferry.share=a:/x:rw",
-            "ferry.root=disk",
+            "ferry.root=tape",
             "ferry.locks=giant",
         ] {
             assert_eq!(complaints(word), [word]);

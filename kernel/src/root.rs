@@ -1,62 +1,122 @@
-//! The root file system as it is at boot: a tmpfs with the initramfs in it, devices in `/dev`,
-//! processes in `/proc`.
+//! The root file system as it is at boot: a tmpfs with the initramfs in it, the host's root under a tmpfs, or the
+//! ext4 of the first disk; with devices in `/dev` and processes in `/proc`.
+//!
+//! On a disk that cannot be written, what would have to be made there is left out, and `/tmp` is in memory; `/run` is
+//! on every disk.
 
 use abi::Errno;
-use abi::fs::mount::MS_RDONLY;
+use abi::fs::mount::{MS_NODEV, MS_NOSUID, MS_RDONLY};
 use abi::fs::{DEVPTS_SUPER_MAGIC, TMPFS_MAGIC};
 use fs::tmpfs::{self, TmpFs};
 use fs::walk::{self, Lookup};
 use fs::{Identity, Location};
 use hal::{Contract, Machine};
 
-use fs::inode::NewContent;
+use fs::inode::{FileSystem, NewContent};
 use fs::mount::{self, Mount};
 use fs::overlay::OverlayFs;
-use fs::{cpio, device, pending, terminal, tree};
+use fs::{block, cpio, device, pending, terminal, tree};
 
 use crate::ipc::mqueue;
 use crate::process::procfs;
 use crate::servers::file;
-use crate::{devices, options};
+use crate::devices;
+use crate::options::{self, Root};
 
 /// Mode of the root directory.
 const ROOT_MODE: u32 = 0o755;
+/// Mode of `/tmp`.
+const SHARED_MODE: u32 = 0o1777;
 
-/// Makes the root file system and everything that is mounted in it: a tmpfs with the initramfs in it, or
-/// the host's root under a tmpfs. Called once, at boot.
+/// Makes the root file system and everything that is mounted in it. Called once, at boot.
 pub async fn mount() -> Result<Location, Errno> {
     let memory = tmpfs::Options { mode: ROOT_MODE, ..tmpfs::Options::default() };
-    let root = if options::parse(Machine::boot_info().command_line, |_| ()).is_root_of_host {
-        let host = devices::share(options::ROOT_TAG, devices::ROOT_FRESH_NS).await?;
-        let over = OverlayFs::new(&host, TmpFs::new(&memory)?);
-        Location::root_of(&Mount::detached(over, "host", 0))
-    } else {
-        let root = Location::root_of(&Mount::detached(TmpFs::new(&memory)?, "rootfs", 0));
-        let unpacked = cpio::unpack(Machine::boot_info().initramfs, &root)
-            .inspect_err(|errno| log::error!("the initramfs cannot be used: {errno}"))?;
-        log::info!("initramfs: {} entries, {} bytes", unpacked.entries, unpacked.bytes);
-        root
+    let kind = options::parse(Machine::boot_info().command_line, |_| ()).root;
+    let root = match kind {
+        Root::Memory => {
+            let root = Location::root_of(&Mount::detached(TmpFs::new(&memory)?, "rootfs", 0));
+            let unpacked = cpio::unpack(Machine::boot_info().initramfs, &root)
+                .inspect_err(|errno| log::error!("the initramfs cannot be used: {errno}"))?;
+            log::info!("initramfs: {} entries, {} bytes", unpacked.entries, unpacked.bytes);
+            root
+        }
+        Root::Host => {
+            let host = devices::share(options::ROOT_TAG, devices::ROOT_FRESH_NS).await?;
+            let over = OverlayFs::new(&host, TmpFs::new(&memory)?);
+            Location::root_of(&Mount::detached(over, "host", 0))
+        }
+        Root::Disk => mount_disk().await?,
     };
+    mount::set_root(&root.mount);
     mount_pseudo(&root, &memory).await?;
+    if kind == Root::Disk {
+        mount_memory(&root, &memory).await?;
+    }
     Ok(root)
+}
+
+/// The ext4 of the first disk, read-only when the disk is.
+async fn mount_disk() -> Result<Location, Errno> {
+    let disk = block::devices().into_iter().next().ok_or(Errno::ENXIO)?;
+    let is_read_only = disk.disk().0.geometry().is_read_only;
+    let file_system = devices::mount_disk(disk.number(), is_read_only).await?;
+    let flags = if is_read_only { MS_RDONLY } else { 0 };
+    let source = alloc::format!("/dev/{}", disk.name());
+    Ok(Location::root_of(&Mount::detached(file_system, &source, flags)))
+}
+
+/// What Linux's start would keep in memory over a disk: `/run`, and `/tmp` when the disk cannot be written.
+async fn mount_memory(root: &Location, options: &tmpfs::Options) -> Result<(), Errno> {
+    let shared = tmpfs::Options { mode: SHARED_MODE, ..*options };
+    let mut places = alloc::vec![(b"/run".as_slice(), options)];
+    if root.mount.is_read_only() {
+        places.push((b"/tmp", &shared));
+    }
+    for (path, options) in places {
+        if let Some(at) = place(root, path).await? {
+            mount::mount(&at, TmpFs::new(options)?, "tmpfs", MS_NOSUID | MS_NODEV)?;
+        }
+    }
+    Ok(())
+}
+
+/// The directory where something is to be mounted, made if it is missing; `None` where it cannot be.
+async fn place(root: &Location, path: &[u8]) -> Result<Option<Location>, Errno> {
+    match pending::complete(|| directory(root, path)).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error @ (Errno::EROFS | Errno::ENOENT | Errno::ENOTDIR | Errno::ENOSPC)) => {
+            log::warn!("nothing is mounted on {}: {error}", path.escape_ascii());
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Mounts devices, processes and what else is no file.
 async fn mount_pseudo(root: &Location, options: &tmpfs::Options) -> Result<(), Errno> {
-    let directory = async |path: &[u8]| pending::complete(|| directory(root, path)).await;
     let devices = TmpFs::of_type("devtmpfs", TMPFS_MAGIC, options)?;
     file::offer(devices.clone());
-    mount::mount(&directory(b"/dev").await?, devices, "devtmpfs", 0)?;
-    device::populate(&directory(b"/dev").await?)?;
+    let devices = match place(root, b"/dev").await? {
+        Some(at) => mount::mount(&at, devices, "devtmpfs", 0)?,
+        None => Mount::detached(devices, "devtmpfs", 0),
+    };
+    let devices = Location::root_of(&devices);
+    device::populate(&devices)?;
     let slaves = TmpFs::of_type("devpts", DEVPTS_SUPER_MAGIC, options)?;
     file::offer(slaves.clone());
-    terminal::set_home(mount::mount(&directory(b"/dev/pts").await?, slaves, "devpts", 0)?);
+    terminal::set_home(mount::mount(&directory(&devices, b"/pts")?, slaves, "devpts", 0)?);
     file::offer(mqueue::file_system());
-    mount::mount(&directory(b"/dev/mqueue").await?, mqueue::file_system(), "mqueue", 0)?;
-    file::offer(procfs::file_system());
-    mount::mount(&directory(b"/proc").await?, procfs::file_system(), "proc", 0)?;
-    file::offer(procfs::sysfs());
-    mount::mount(&directory(b"/sys").await?, procfs::sysfs(), "sysfs", 0)?;
+    let queues = directory(&devices, b"/mqueue")?;
+    mount::mount(&queues, mqueue::file_system(), "mqueue", 0)?;
+    for (path, file_system) in
+        [(b"/proc".as_slice(), procfs::file_system()), (b"/sys", procfs::sysfs())]
+    {
+        file::offer(file_system.clone());
+        if let Some(at) = place(root, path).await? {
+            let name = file_system.type_name();
+            mount::mount(&at, file_system, name, 0)?;
+        }
+    }
     Ok(())
 }
 

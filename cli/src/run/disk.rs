@@ -2,14 +2,16 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileTypeExt;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, flock};
 
-use super::NotStarted;
 use crate::machine::quoted;
+use crate::status::{NotStarted, Usage};
 
 /// The options of `ferry run` for disks.
 #[derive(Clone, clap::Args)]
@@ -26,6 +28,14 @@ impl DiskArguments {
     /// Locks all disks; they stay locked while the result lives.
     pub fn lock(&self) -> Result<Vec<LockedDisk>> {
         self.disks.iter().map(DiskOption::lock).collect()
+    }
+
+    /// Checks that the first disk can be a root.
+    pub fn check_root(&self) -> Result<()> {
+        let Some(disk) = self.disks.first() else {
+            return Err(Usage("--root disk needs a --disk, whose ext4 it is".to_string()).into());
+        };
+        disk.check_ext4()
     }
 
     /// The options of QEMU for locked disks.
@@ -68,9 +78,56 @@ impl DiskOption {
         Ok(DiskOption { path, is_read_only })
     }
 
+    /// Checks that there is an ext4 on it, so that what is missing is said in time and by name.
+    fn check_ext4(&self) -> Result<()> {
+        /// Where a superblock has its magic number, and that number.
+        const MAGIC: (u64, [u8; 2]) = (1024 + 56, [0x53, 0xef]);
+        let path = self.path.display();
+        let file = File::open(&self.path).with_context(|| format!("cannot open the disk {path}"))?;
+        let mut found = [0; 2];
+        match file.read_exact_at(&mut found, MAGIC.0) {
+            Ok(()) if found == MAGIC.1 => Ok(()),
+            Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
+                Err(error).with_context(|| format!("cannot read the disk {path}"))
+            }
+            _ => {
+                let message = format!(
+                    "there is no ext4 on {path}; `mke2fs -t ext4 -d DIRECTORY FILE SIZE` makes one"
+                );
+                Err(NotStarted { status: crate::status::NOT_RUNNABLE, message }.into())
+            }
+        }
+    }
+
+    /// Who on this machine has the disk mounted, or as a loop device.
+    fn user_here(&self) -> Option<String> {
+        let path = self.path.canonicalize().ok()?;
+        for entry in std::fs::read_dir("/sys/block").ok()?.flatten() {
+            let backing = entry.path().join("loop/backing_file");
+            let name = entry.file_name();
+            match std::fs::read(backing) {
+                Ok(file) if file.trim_ascii_end() == path.as_os_str().as_bytes() => {
+                    return Some(format!("the loop device {}", name.display()));
+                }
+                _ => {}
+            }
+        }
+        let mounts = std::fs::read("/proc/mounts").ok()?;
+        let is_source = |line: &&[u8]| {
+            line.split(|&byte| byte == b' ').next() == Some(path.as_os_str().as_bytes())
+        };
+        let line = mounts.split(|&byte| byte == b'\n').find(is_source)?;
+        let at = line.split(|&byte| byte == b' ').nth(1)?;
+        Some(format!("the mount {}", at.escape_ascii()))
+    }
+
     /// Locks the file: alone, or with others that only read it.
     fn lock(&self) -> Result<LockedDisk> {
         let path = self.path.display();
+        if !self.is_read_only && let Some(user) = self.user_here() {
+            let message = format!("the disk {path} is in use by {user} of this machine");
+            return Err(NotStarted { status: crate::status::NOT_RUNNABLE, message }.into());
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(!self.is_read_only)
@@ -94,6 +151,11 @@ impl DiskOption {
 }
 
 impl LockedDisk {
+    /// The guest may not write it.
+    pub fn is_read_only(&self) -> bool {
+        self.option.is_read_only
+    }
+
     /// The options of QEMU for disk number `index`. A flush of the guest reaches the host's disk. `errors` is a
     /// configuration of QEMU's `blkdebug`: which requests fail.
     fn arguments(&self, index: usize, errors: Option<&Path>) -> [OsString; 4] {
@@ -134,6 +196,19 @@ mod tests {
         drop(held);
         let _readers = [read.lock().unwrap(), read.lock().unwrap()];
         assert!(written.lock().is_err());
+    }
+
+    #[test]
+    fn a_root_needs_an_ext4() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let disk = DiskOption::parse(file.path().to_str().unwrap()).unwrap();
+        assert!(disk.check_ext4().unwrap_err().to_string().contains("no ext4"));
+        file.as_file().set_len(4096).unwrap();
+        assert!(disk.check_ext4().is_err());
+        file.as_file().write_all_at(&[0x53, 0xef], 1080).unwrap();
+        disk.check_ext4().unwrap();
+        let none = DiskArguments { disks: Vec::new(), disk_errors: None };
+        assert!(none.check_root().is_err());
     }
 
     #[test]

@@ -73,15 +73,18 @@ pub fn run(Options { run: arguments, disks }: &Options) -> Result<u8> {
     let library_path = value("LD_LIBRARY_PATH")
         .map(|paths| std::env::split_paths(&paths).collect())
         .unwrap_or_default();
-    let is_root_of_host = arguments.root == Root::Host;
-    if is_root_of_host && (arguments.rootfs.is_some() || !arguments.files.is_empty()) {
-        let text = "--root host has all files of this machine; it takes no --rootfs and no --file";
+    let is_packed = arguments.root == Root::Ram;
+    if !is_packed && (arguments.rootfs.is_some() || !arguments.files.is_empty()) {
+        let text = "--root host and --root disk have files already; they take no --rootfs and no --file";
         return Err(Usage(text.to_string()).into());
+    }
+    if arguments.root == Root::Disk {
+        disks.check_root()?;
     }
     let mut image = match &arguments.rootfs {
         Some(rootfs) => Image::with_rootfs(rootfs)?,
-        None if is_root_of_host => Image::empty(),
-        None => Image::with_default_root(library_path)?,
+        None if is_packed => Image::with_default_root(library_path)?,
+        None => Image::empty(),
     };
     for file in &arguments.files {
         image.add_file(file)?;
@@ -91,6 +94,8 @@ pub fn run(Options { run: arguments, disks }: &Options) -> Result<u8> {
     let directory = &arguments.working_directory;
     let path = match arguments.root {
         Root::Host => locate_on_host(Path::new(name), directory, &search_path)?,
+        // The guest looks for it.
+        Root::Disk => PathBuf::from(name),
         Root::Ram => image.locate_program(Path::new(name), directory, &search_path)?,
     };
     for warning in &image.warnings {
@@ -115,7 +120,8 @@ pub fn run(Options { run: arguments, disks }: &Options) -> Result<u8> {
     let log = log::LogFile::create(arguments.log_file.as_deref())?;
     let kernel = arguments.kernel();
     // With the default root the program is the host's, of the same name.
-    let program = Some(path.as_path()).filter(|path| arguments.rootfs.is_none() && path.is_file());
+    let is_of_host = arguments.rootfs.is_none() && arguments.root != Root::Disk;
+    let program = Some(path.as_path()).filter(|path| is_of_host && path.is_file());
     let model = match &arguments.model {
         Some(out) => Some(Model::prepare(out, &arguments.model_size, program)?),
         None => None,
@@ -130,7 +136,10 @@ pub fn run(Options { run: arguments, disks }: &Options) -> Result<u8> {
         None => None,
     };
     let locked = disks.lock()?;
-    let session = Session::prepare(arguments.timeout, tells, tracer)?;
+    let mut session = Session::prepare(arguments.timeout, tells, tracer)?;
+    if locked.iter().any(|disk| !disk.is_read_only()) {
+        session.wait_for_disks();
+    }
     let (running, connections) = machine::start(&Machine {
         kernel: &kernel,
         initramfs: &initramfs,

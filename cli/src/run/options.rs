@@ -94,10 +94,11 @@ pub struct Arguments {
     /// Show a directory of this machine in the guest.
     #[arg(long = "share", value_name = "HOSTDIR:GUESTDIR[:ro]", value_parser = Share::parse)]
     pub shares: Vec<Share>,
-    /// What the guest's root is: what is packed, or all of this machine's, changed in memory only.
+    /// What the guest's root is: what is packed; all of this machine's, changed in memory only; or the ext4 on
+    /// the first --disk.
     #[arg(
         long,
-        value_name = "ram|host",
+        value_name = "ram|host|disk",
         default_value = "ram",
         value_enum,
         hide_possible_values = true
@@ -162,6 +163,8 @@ pub enum Root {
     Ram,
     /// This machine's, with changes in memory.
     Host,
+    /// The first disk's.
+    Disk,
 }
 
 /// How much the kernel says.
@@ -309,8 +312,10 @@ impl Arguments {
         if self.stages || self.figures.is_some() {
             line.push_str(" ferry.stages=1");
         }
-        if self.root == Root::Host {
-            line.push_str(" ferry.root=host");
+        match self.root {
+            Root::Ram => {}
+            Root::Host => line.push_str(" ferry.root=host"),
+            Root::Disk => line.push_str(" ferry.root=disk"),
         }
         for (index, share) in self.all_shares().enumerate() {
             line.push(' ');

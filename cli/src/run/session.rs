@@ -39,6 +39,8 @@ use crate::status;
 const GRACE: Duration = Duration::from_secs(1);
 /// What the kernel gets to end after that.
 const KILL_GRACE: Duration = Duration::from_secs(1);
+/// The same where it has disks to bring in order.
+const DISK_GRACE: Duration = Duration::from_secs(20);
 /// What the machine gets to switch itself off when the program has ended.
 const POWER_OFF_GRACE: Duration = Duration::from_secs(2);
 /// What QEMU has to say is remembered up to this length, in bytes.
@@ -81,6 +83,7 @@ pub struct Session {
     deadline: Option<Instant>,
     tells: Tells,
     tracer: Option<Tracer>,
+    kill_grace: Duration,
 }
 
 /// What to tell at the end.
@@ -128,7 +131,12 @@ impl Session {
             }
         });
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        Ok(Session { events, incoming, deadline, tells, tracer })
+        Ok(Session { events, incoming, deadline, tells, tracer, kill_grace: KILL_GRACE })
+    }
+
+    /// The machine has disks that are written back when the program has ended.
+    pub fn wait_for_disks(&mut self) {
+        self.kill_grace = DISK_GRACE;
     }
 
     /// The memory that the machine is to have, where somebody looks into it.
@@ -158,6 +166,7 @@ impl Session {
             running: &mut running,
             raw_mode: raw_mode.as_ref(),
             deadline: self.deadline,
+            kill_grace: self.kill_grace,
             ending: None,
             is_impatient: false,
             report: None,
@@ -261,6 +270,7 @@ struct Run<'a> {
     running: &'a mut Running,
     raw_mode: Option<&'a RawMode>,
     deadline: Option<Instant>,
+    kill_grace: Duration,
     ending: Option<Ending>,
     /// Somebody wants the tool to end, with or without the rest of the output.
     is_impatient: bool,
@@ -345,7 +355,7 @@ impl Run<'_> {
             fallback: forced.unwrap_or(status::SIGNALLED + number),
             steps: VecDeque::from([
                 (now + GRACE, Step::Terminate(SIGKILL)),
-                (now + GRACE + KILL_GRACE, Step::Kill),
+                (now + GRACE + self.kill_grace, Step::Kill),
             ]),
         });
         self.terminate(signal);

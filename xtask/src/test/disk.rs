@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 
 use super::boot::{Boot, CONFIGURATIONS};
 use super::report::{Case, Filter, Report};
-use super::{Bench, ext4};
+use super::{Bench, ext4, root_disk};
 
 /// What one boot may take.
-const DEADLINE: Duration = Duration::from_secs(90);
+pub const DEADLINE: Duration = Duration::from_secs(90);
 
 type Check = fn(&Bench, &Path) -> Result<()>;
 
@@ -30,7 +30,7 @@ pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
     report.progress("disk: directories of the host in the guest, disks");
     let mut cases = Vec::new();
     for (name, check) in
-        CHECKS.iter().chain(ext4::CHECKS).filter(|(name, _)| filter.wants("disk", name))
+        CHECKS.iter().chain(ext4::CHECKS).chain(root_disk::CHECKS).filter(|(name, _)| filter.wants("disk", name))
     {
         let directory = bench.root.join("target/test-disk").join(name);
         // What an earlier run left.

@@ -34,7 +34,7 @@ pub const CHECKS: &[(&str, Check)] = &[
 ];
 
 /// Runs a tool of this machine; gives what it says.
-fn tool(name: &str, arguments: &[&str], good: &[i32]) -> Result<String> {
+pub fn tool(name: &str, arguments: &[&str], good: &[i32]) -> Result<String> {
     let sbin = Path::new("/sbin").join(name);
     let program = if sbin.is_file() { sbin.as_path() } else { Path::new(name) };
     let mut command = Command::new(program);
@@ -50,7 +50,7 @@ fn image(directory: &Path, mebibytes: u64) -> Result<PathBuf> {
     image_of(directory, mebibytes, &[])
 }
 
-fn image_of(directory: &Path, mebibytes: u64, options: &[&str]) -> Result<PathBuf> {
+pub fn image_of(directory: &Path, mebibytes: u64, options: &[&str]) -> Result<PathBuf> {
     let path = directory.join("disk.img");
     File::create(&path)?.set_len(mebibytes << 20)?;
     let arguments = [&["-q", "-F", "-t", "ext4"], options, &[text(&path)]].concat();
@@ -58,19 +58,19 @@ fn image_of(directory: &Path, mebibytes: u64, options: &[&str]) -> Result<PathBu
     Ok(path)
 }
 
-fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().unwrap_or_default()
 }
 
 /// The image is consistent, with nothing to be replayed or repaired.
-fn check(image: &Path) -> Result<()> {
+pub fn check(image: &Path) -> Result<()> {
     let said = tool("e2fsck", &["-fn", text(image)], &[0])?;
     ensure!(!said.contains("recovering journal"), "it was not left clean:\n{said}");
     Ok(())
 }
 
 /// The bytes of a file on the image.
-fn file_on(image: &Path, path: &str) -> Result<Vec<u8>> {
+pub fn file_on(image: &Path, path: &str) -> Result<Vec<u8>> {
     let out = image.with_extension("out");
     drop(fs::remove_file(&out));
     tool("debugfs", &["-R", &format!("dump {path} {}", text(&out)), text(image)], &[0])?;
@@ -162,7 +162,7 @@ fn ext4_under_load(bench: &Bench, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn which(name: &str) -> Result<PathBuf> {
+pub fn which(name: &str) -> Result<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let mut candidates = std::env::split_paths(&paths).map(|path| path.join(name));
     candidates.find(|path| path.is_file()).with_context(|| format!("{name} is not installed"))

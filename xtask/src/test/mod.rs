@@ -28,6 +28,7 @@ mod library;
 mod model;
 mod page;
 mod report;
+mod root_disk;
 mod run;
 mod shell;
 mod stress;
