@@ -79,8 +79,7 @@ async fn start_program(channel: &'static Channel) -> Result<Arc<Process>, Errno>
     let files = Arc::new(FileTable::new());
     let (arguments, environment) = (strings(&start.arguments)?, strings(&start.environment)?);
     let (thread, context) =
-        process::exec::spawn(&program, arguments, environment, files.clone(), directory)
-            .await?;
+        process::exec::spawn(&program, arguments, environment, files.clone(), directory).await?;
     let process = thread.process.clone();
     if start.terminals != 0 {
         attach_terminal(channel, &process, start)?;

@@ -17,11 +17,11 @@ use fs::mount::{self, Mount};
 use fs::overlay::OverlayFs;
 use fs::{block, cpio, device, pending, terminal, tree};
 
+use crate::devices;
 use crate::ipc::mqueue;
+use crate::options::{self, Root};
 use crate::process::procfs;
 use crate::servers::file;
-use crate::devices;
-use crate::options::{self, Root};
 
 /// Mode of the root directory.
 const ROOT_MODE: u32 = 0o755;

@@ -83,7 +83,8 @@ impl DiskOption {
         /// Where a superblock has its magic number, and that number.
         const MAGIC: (u64, [u8; 2]) = (1024 + 56, [0x53, 0xef]);
         let path = self.path.display();
-        let file = File::open(&self.path).with_context(|| format!("cannot open the disk {path}"))?;
+        let file =
+            File::open(&self.path).with_context(|| format!("cannot open the disk {path}"))?;
         let mut found = [0; 2];
         match file.read_exact_at(&mut found, MAGIC.0) {
             Ok(()) if found == MAGIC.1 => Ok(()),
@@ -124,7 +125,9 @@ impl DiskOption {
     /// Locks the file: alone, or with others that only read it.
     fn lock(&self) -> Result<LockedDisk> {
         let path = self.path.display();
-        if !self.is_read_only && let Some(user) = self.user_here() {
+        if !self.is_read_only
+            && let Some(user) = self.user_here()
+        {
             let message = format!("the disk {path} is in use by {user} of this machine");
             return Err(NotStarted { status: crate::status::NOT_RUNNABLE, message }.into());
         }

@@ -75,7 +75,8 @@ pub fn run(Options { run: arguments, disks }: &Options) -> Result<u8> {
         .unwrap_or_default();
     let is_packed = arguments.root == Root::Ram;
     if !is_packed && (arguments.rootfs.is_some() || !arguments.files.is_empty()) {
-        let text = "--root host and --root disk have files already; they take no --rootfs and no --file";
+        let text =
+            "--root host and --root disk have files already; they take no --rootfs and no --file";
         return Err(Usage(text.to_string()).into());
     }
     if arguments.root == Root::Disk {

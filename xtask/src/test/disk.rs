@@ -29,8 +29,11 @@ const CHECKS: &[(&str, Check)] = &[
 pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
     report.progress("disk: directories of the host in the guest, disks");
     let mut cases = Vec::new();
-    for (name, check) in
-        CHECKS.iter().chain(ext4::CHECKS).chain(root_disk::CHECKS).filter(|(name, _)| filter.wants("disk", name))
+    for (name, check) in CHECKS
+        .iter()
+        .chain(ext4::CHECKS)
+        .chain(root_disk::CHECKS)
+        .filter(|(name, _)| filter.wants("disk", name))
     {
         let directory = bench.root.join("target/test-disk").join(name);
         // What an earlier run left.
