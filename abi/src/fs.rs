@@ -503,7 +503,7 @@ bitflags! {
         const NOREPLACE = 1;
         /// Swap the two names.
         const EXCHANGE = 2;
-        /// Leave a whiteout (not supported).
+        /// Leave a whiteout.
         const WHITEOUT = 4;
     }
 }
@@ -534,11 +534,11 @@ bitflags! {
         const KEEP_SIZE = 1;
         /// Make a hole.
         const PUNCH_HOLE = 2;
-        /// Cut a range out (not supported).
+        /// Cut a range out.
         const COLLAPSE_RANGE = 8;
         /// Zero a range.
         const ZERO_RANGE = 0x10;
-        /// Insert a range (not supported).
+        /// Insert a range.
         const INSERT_RANGE = 0x20;
         /// Unshare blocks (not supported).
         const UNSHARE_RANGE = 0x40;

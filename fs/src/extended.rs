@@ -36,7 +36,7 @@ pub trait Store {
     /// Gives a name a value, or takes the name away. `EEXIST` and `ENODATA` as the flags say.
     fn set(&self, name: &[u8], value: Option<&[u8]>, flags: XattrFlags) -> Result<(), Errno>;
     /// Calls `see` with each name, in order.
-    fn for_each_name(&self, see: &mut dyn FnMut(&[u8]));
+    fn for_each_name(&self, see: &mut dyn FnMut(&[u8])) -> Result<(), Errno>;
 }
 
 fn store(inode: &Arc<dyn Inode>) -> Result<&dyn Store, Errno> {
@@ -152,6 +152,6 @@ pub fn list(inode: &Arc<dyn Inode>, identity: &Identity) -> Result<Vec<u8>, Errn
             names.extend_from_slice(name);
             names.push(0);
         }
-    });
+    })?;
     result.map(|()| names)
 }

@@ -159,6 +159,21 @@ pub trait Inode: Send + Sync + Any {
     fn note_access(&self, _always: bool) {}
     /// Notes that its content changes through a mapping.
     fn note_write(&self) {}
+    /// Which inode the pages belong to that `page` gives.
+    fn content_id(&self) -> InodeId {
+        self.id()
+    }
+    /// Whether pages of shared mappings have to be announced by `page_written` before they are written to.
+    fn tracks_writes(&self) -> bool {
+        false
+    }
+    /// A page may be written to through a shared mapping until `mapped::protect` is told otherwise. False
+    /// when the frame is not the page's any more.
+    fn page_written(&self, _index: u64, _frame: &Frame) -> Result<bool, Errno> {
+        Ok(true)
+    }
+    /// A shared mapping that could write is gone.
+    fn mapping_ended(&self) {}
     /// The text that stands for it where it has no path, such as `pipe:[17]`.
     fn label(&self) -> Option<String> {
         None

@@ -1,13 +1,22 @@
 //! Files that are mapped into memory, and whoever maps them: when a file is cut short or punched, its
-//! pages must vanish from there too. The kernel, which knows the address spaces, observes.
+//! pages must vanish from there too, and when a page is written back, its mappings must show the next
+//! write. The kernel, which knows the address spaces, observes.
 
 use crate::metadata::InodeId;
+use alloc::collections::BTreeMap;
+use base::memory::Frame;
 use base::sync::Once;
 use core::ops::Range;
 
-/// Is told that these pages of a file are no longer its content; a range without end is what was cut
-/// off.
-pub type Observer = fn(InodeId, Range<u64>);
+/// Is told about pages of files, and does what it is told before it returns.
+pub struct Observer {
+    /// These pages are no longer the file's content; a range without end is what was cut off.
+    pub gone: fn(InodeId, Range<u64>),
+    /// These pages are shown by other frames from now on. Private copies of them stay.
+    pub replaced: fn(InodeId, &BTreeMap<u64, Frame>),
+    /// The next write to these pages, in ascending order, through a shared mapping has to be seen.
+    pub protect: fn(InodeId, &[u64]),
+}
 
 static OBSERVER: Once<Observer> = Once::new();
 
@@ -19,6 +28,22 @@ pub fn observe(observer: Observer) {
 /// Tells the observer. Called with no lock held.
 pub(crate) fn pages_gone(inode: InodeId, pages: Range<u64>) {
     if let Some(observer) = OBSERVER.get() {
-        observer(inode, pages);
+        (observer.gone)(inode, pages);
+    }
+}
+
+/// Tells the observer, if anybody else has one of these frames. Called with no lock held.
+pub(crate) fn pages_replaced(inode: InodeId, pages: &BTreeMap<u64, Frame>) {
+    if pages.values().any(Frame::is_shared)
+        && let Some(observer) = OBSERVER.get()
+    {
+        (observer.replaced)(inode, pages);
+    }
+}
+
+/// Tells the observer. Called with no lock held.
+pub(crate) fn protect(inode: InodeId, pages: &[u64]) {
+    if let Some(observer) = OBSERVER.get() {
+        (observer.protect)(inode, pages);
     }
 }

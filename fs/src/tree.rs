@@ -261,9 +261,6 @@ pub fn rename(
         let kept = flags.contains(RenameFlags::NOREPLACE);
         return Err(if kept { Errno::EEXIST } else { Errno::EBUSY });
     }
-    if flags.contains(RenameFlags::WHITEOUT) {
-        return Err(Errno::EINVAL);
-    }
     from.at().mount.check_writable()?;
     again_when_stale(|| rename_once(old.identity, &from, &to, flags))
 }

@@ -14,8 +14,11 @@
 //! that it goes even when the machine stops. After a panic in the crate its state is not to be trusted: every
 //! further operation answers `EIO`, and the disk is left as the journal has it.
 
+mod extra;
 mod io;
 mod operations;
+#[cfg(test)]
+mod extra_tests;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +38,8 @@ use base::sync::{Mutex, rank};
 use base::task::fibre;
 use base::time;
 use base::wait::WaitQueue;
+use core::sync::atomic::{AtomicU64, Ordering};
+use extra::{remove_hidden, remove_nameless};
 use io::{DiskIo, Random, WallClock};
 use rsext4::{
     DirectoryEntryType, Ext4, Ext4Error, Ext4ErrorKind, InodeInfo, InodeNumber, MountOptions,
@@ -95,6 +100,8 @@ struct Shared {
 struct Holding {
     count: usize,
     has_no_name: bool,
+    /// Number of its hidden name, while it has no other.
+    nameless: Option<u64>,
 }
 
 /// A mounted ext4.
@@ -102,6 +109,8 @@ pub struct Volume {
     shared: Arc<Shared>,
     device: u64,
     held: Mutex<BTreeMap<u32, Holding>>,
+    /// Counts hidden names.
+    nameless: AtomicU64,
 }
 
 /// An inode that somebody holds.
@@ -210,7 +219,8 @@ impl Volume {
         }
         answer(mounted).await?;
         let held = Mutex::new(&rank::REMOTE_FILES, BTreeMap::new());
-        let volume = Arc::new(Volume { shared, device: number, held });
+        let nameless = AtomicU64::new(0);
+        let volume = Arc::new(Volume { shared, device: number, held, nameless });
         let (root, attributes) = volume
             .run_holding(|mounted| mounted.inode(mounted.root_inode()).map_err(errno))
             .await?;
@@ -253,7 +263,7 @@ impl Volume {
         match held.get_mut(&number) {
             Some(holding) => holding.count += 1,
             None => {
-                let holding = Holding { count: 1, has_no_name: false };
+                let holding = Holding { count: 1, has_no_name: false, nameless: None };
                 tree::insert(&mut held, number, holding);
             }
         }
@@ -273,10 +283,13 @@ impl Volume {
         if holding.count > 0 {
             return;
         }
-        let has_no_name = holding.has_no_name;
+        let (has_no_name, nameless) = (holding.has_no_name, holding.nameless);
         held.remove(&number);
         drop(held);
-        if has_no_name {
+        if let Some(index) = nameless {
+            // A volume that has ended leaves it to the next mount.
+            let _ = self.shared.push(Box::new(move |mounted| remove_nameless(mounted, index)));
+        } else if has_no_name {
             // A volume that has ended leaves it to the list of orphans.
             let _ = self.shared.push(Box::new(move |mounted| reap(mounted, number)));
         }
@@ -294,6 +307,35 @@ impl Volume {
         }
     }
 
+    /// A number for a hidden name.
+    fn next_nameless(&self) -> u64 {
+        self.nameless.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// An inode has been made that has no name, or a hidden one, and will be held.
+    fn has_no_name(&self, number: u32, nameless: Option<u64>) {
+        let mut held = self.held.lock();
+        let holding = Holding { count: 0, has_no_name: nameless.is_none(), nameless };
+        tree::insert(&mut held, number, holding);
+    }
+
+    /// The hidden name of an inode that is about to get another one.
+    fn take_nameless(&self, number: u32) -> Option<u64> {
+        self.held.lock().get_mut(&number)?.nameless.take()
+    }
+
+    /// Whether an inode has a hidden name alone.
+    fn is_nameless(&self, number: u32) -> bool {
+        self.held.lock().get(&number).is_some_and(|holding| holding.nameless.is_some())
+    }
+
+    /// An inode keeps its hidden name.
+    fn keep_nameless(&self, number: u32, index: u64) {
+        if let Some(holding) = self.held.lock().get_mut(&number) {
+            holding.nameless = Some(index);
+        }
+    }
+
     /// Writes everything and ends. Nothing can be asked for afterwards.
     ///
     /// # Errors
@@ -301,11 +343,21 @@ impl Volume {
     pub async fn close(&self) -> Result<(), Errno> {
         // Who still holds a file without a name has it no more.
         let mut nameless = Vec::new();
-        for (number, holding) in self.held.lock().iter_mut().filter(|(_, one)| one.has_no_name) {
-            if nameless.try_reserve(1).is_ok() {
+        let mut hidden = Vec::new();
+        for (number, holding) in self.held.lock().iter_mut() {
+            if holding.has_no_name && nameless.try_reserve(1).is_ok() {
                 nameless.push(*number);
                 holding.has_no_name = false;
             }
+            if holding.nameless.is_some() && hidden.try_reserve(1).is_ok() {
+                hidden.extend(holding.nameless.take());
+            }
+        }
+        if !hidden.is_empty() {
+            let remove_all = move |mounted: &mut Mounted| {
+                hidden.into_iter().for_each(|index| remove_nameless(mounted, index));
+            };
+            let _ = self.shared.push(Box::new(remove_all));
         }
         if !nameless.is_empty() {
             let reap_all = move |mounted: &mut Mounted| {
@@ -387,6 +439,11 @@ fn serve(shared: &Shared, device: Arc<BlockDevice>, options: MountOptions, reply
             return;
         }
     };
+    if !options.readonly && catch(|| remove_hidden(&mut mounted)).is_err() {
+        reply.set(Err(Errno::EIO));
+        core::mem::forget(mounted);
+        return;
+    }
     shared.queue.lock().statistics = numbers_of(&mounted);
     reply.set(Ok(()));
     let mut commit_at_ns = None;

@@ -1,12 +1,13 @@
 //! What `remote` asks an ext4 for: one function per question, each an operation of the fibre.
 
+use super::extra::{is_hidden, link_nameless};
 use super::{Held, Volume, attributes_of, errno, kind_of};
 use crate::listing::Entry;
 use crate::metadata::{NodeKind, Timestamp};
 use crate::remote::server::{Attributes, Change, NewTime, is_plain_name};
 use crate::remote::{Made, Owner};
 use abi::Errno;
-use abi::fs::{device_major, device_minor};
+use abi::fs::{RenameFlags, device_major, device_minor};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use rsext4::{
@@ -21,15 +22,15 @@ const MOST_ENTRIES: usize = 1 << 20;
 /// Longest text of a symbolic link, in bytes.
 const LONGEST_LINK: usize = 4095;
 
-fn number_of(held: &Held) -> Result<InodeNumber, Errno> {
+pub(super) fn number_of(held: &Held) -> Result<InodeNumber, Errno> {
     InodeNumber::new(held.number).map_err(errno)
 }
 
-fn name_of(name: &[u8]) -> Result<FileName<'_>, Errno> {
+pub(super) fn name_of(name: &[u8]) -> Result<FileName<'_>, Errno> {
     FileName::new(name).map_err(errno)
 }
 
-fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
+pub(super) fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len()).map_err(|_| Errno::ENOMEM)?;
     copy.extend_from_slice(bytes);
@@ -44,6 +45,9 @@ impl Volume {
     ) -> Result<(Held, Attributes), Errno> {
         let (directory, name) = (number_of(directory)?, copied(name)?);
         self.run_holding(move |mounted| {
+            if is_hidden(directory, &name) {
+                return Err(Errno::ENOENT);
+            }
             let found = mounted.lookup_child(directory, name_of(&name)?).map_err(errno)?;
             found.ok_or(Errno::ENOENT)
         })
@@ -52,7 +56,13 @@ impl Volume {
 
     pub(crate) async fn attributes(&self, file: &Held) -> Result<Attributes, Errno> {
         let (number, device) = (number_of(file)?, self.device);
-        self.run(move |mounted| attributes_of(&mounted.inode(number).map_err(errno)?, device)).await
+        let mut attributes = self
+            .run(move |mounted| attributes_of(&mounted.inode(number).map_err(errno)?, device))
+            .await?;
+        if self.is_nameless(number.raw()) {
+            attributes.metadata.links = 0;
+        }
+        Ok(attributes)
     }
 
     pub(crate) async fn change(&self, file: &Held, change: &Change) -> Result<(), Errno> {
@@ -101,6 +111,9 @@ impl Volume {
         const KIND: u32 = 0o170_000;
         let (directory, name) = (number_of(directory)?, copied(name)?);
         self.run_holding(move |mounted| {
+            if is_hidden(directory, &name) {
+                return Err(Errno::EINVAL);
+            }
             let context = MutationContext::new(owner.user, owner.group, 0, 0);
             let name = name_of(&name)?;
             let mode = FilePermissions::new(owner.mode as u16 & 0o7777).map_err(errno)?;
@@ -130,13 +143,21 @@ impl Volume {
     }
 
     pub(crate) async fn link(
-        &self,
+        self: &Arc<Volume>,
         directory: &Held,
         file: &Held,
         name: &[u8],
     ) -> Result<(), Errno> {
         let (directory, file, name) = (number_of(directory)?, number_of(file)?, copied(name)?);
+        if is_hidden(directory, &name) {
+            return Err(Errno::EINVAL);
+        }
+        let volume = self.clone();
         self.run(move |mounted| {
+            if let Some(index) = volume.take_nameless(file.raw()) {
+                return link_nameless(mounted, index, directory, name_of(&name)?)
+                    .inspect_err(|_| volume.keep_nameless(file.raw(), index));
+            }
             mounted.hard_link(file, directory, name_of(&name)?).map(|_| ()).map_err(errno)
         })
         .await
@@ -168,19 +189,29 @@ impl Volume {
         self: &Arc<Volume>,
         (from, old): (&Held, &[u8]),
         (to, new): (&Held, &[u8]),
-        exchanges: bool,
+        flags: RenameFlags,
     ) -> Result<(), Errno> {
         let (from, to) = (number_of(from)?, number_of(to)?);
         let (old, new, volume) = (copied(old)?, copied(new)?, self.clone());
         self.run(move |mounted| {
+            if is_hidden(from, &old) || is_hidden(to, &new) {
+                return Err(Errno::EINVAL);
+            }
             let (old, new) = (name_of(&old)?, name_of(&new)?);
-            let options = match exchanges {
+            let options = match flags.contains(RenameFlags::EXCHANGE) {
                 true => RenameOptions::EXCHANGE,
                 false => RenameOptions::REPLACE,
             };
             let outcome = mounted.rename(from, old, to, new, options).map_err(errno)?;
             if let Some(replaced) = outcome.replaced.filter(|replaced| replaced.requires_reap()) {
                 volume.lost_its_name(mounted, replaced.inode.raw());
+            }
+            if flags.contains(RenameFlags::WHITEOUT) {
+                let context = MutationContext::new(0, 0, 0, 0);
+                let mode = FilePermissions::new(0).map_err(errno)?;
+                let number = DeviceNumber::new(0, 0).map_err(errno)?;
+                let kind = SpecialInodeKind::CharacterDevice(number);
+                mounted.create_special_inode(context, from, old, mode, kind).map_err(errno)?;
             }
             Ok(())
         })
@@ -237,7 +268,7 @@ impl Volume {
             }
             entries.try_reserve(part.len()).map_err(|_| Errno::ENOMEM)?;
             for entry in part {
-                if entry.name == b"." || entry.name == b".." {
+                if entry.name == b"." || entry.name == b".." || is_hidden(number, &entry.name) {
                     continue;
                 }
                 if !is_plain_name(&entry.name) {

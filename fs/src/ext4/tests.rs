@@ -14,7 +14,7 @@ use std::sync::Mutex as HostMutex;
 use std::vec;
 
 /// A disk in memory, with requests that fail from a count on.
-struct MemoryDisk {
+pub(super) struct MemoryDisk {
     bytes: HostMutex<Vec<u8>>,
     /// How many writes still succeed.
     writes_left: HostMutex<usize>,
@@ -74,7 +74,7 @@ impl Disk for MemoryDisk {
 }
 
 /// A fresh image with a file system of this size.
-fn image(name: &str, mebibytes: u64) -> PathBuf {
+pub(super) fn image(name: &str, mebibytes: u64) -> PathBuf {
     let path = std::env::temp_dir().join(format!("ferry-{}-{name}.img", std::process::id()));
     std::fs::write(&path, []).unwrap();
     let status = Command::new("/sbin/mke2fs")
@@ -87,7 +87,7 @@ fn image(name: &str, mebibytes: u64) -> PathBuf {
     path
 }
 
-fn disk_of(path: &PathBuf) -> Arc<MemoryDisk> {
+pub(super) fn disk_of(path: &PathBuf) -> Arc<MemoryDisk> {
     let bytes = HostMutex::new(std::fs::read(path).unwrap());
     Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) })
 }
@@ -96,13 +96,13 @@ fn options() -> Options {
     Options { fresh_ns: u64::MAX, core: CpuId::current() }
 }
 
-async fn mounted(disk: &Arc<MemoryDisk>) -> Arc<dyn FileSystem> {
+pub(super) async fn mounted(disk: &Arc<MemoryDisk>) -> Arc<dyn FileSystem> {
     let device = BlockDevice::new(0, disk.clone(), options());
     RemoteFs::mount_ext4(device, false, options()).await.unwrap()
 }
 
 /// What `e2fsck -fn` says; the image is removed.
-fn check(path: PathBuf, disk: &MemoryDisk) {
+pub(super) fn check(path: PathBuf, disk: &MemoryDisk) {
     std::fs::write(&path, &*disk.bytes.lock().unwrap()).unwrap();
     let output = Command::new("/sbin/e2fsck").arg("-fn").arg(&path).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -110,12 +110,12 @@ fn check(path: PathBuf, disk: &MemoryDisk) {
     std::fs::remove_file(&path).unwrap();
 }
 
-async fn make(directory: &Arc<dyn Inode>, name: &str, content: NewContent<'_>) -> Arc<dyn Inode> {
+pub(super) async fn make(directory: &Arc<dyn Inode>, name: &str, content: NewContent<'_>) -> Arc<dyn Inode> {
     let new = NewNode { content, mode: 0o755, user: 1000, group: 100 };
     complete(|| directory.create(name.as_bytes(), &new)).await.unwrap()
 }
 
-async fn write(file: &Arc<dyn Inode>, offset: u64, bytes: &[u8]) {
+pub(super) async fn write(file: &Arc<dyn Inode>, offset: u64, bytes: &[u8]) {
     let mut source = bytes;
     let mut at = offset;
     while source.remaining() > 0 {
@@ -123,7 +123,7 @@ async fn write(file: &Arc<dyn Inode>, offset: u64, bytes: &[u8]) {
     }
 }
 
-async fn read(file: &Arc<dyn Inode>, offset: u64, length: usize) -> Vec<u8> {
+pub(super) async fn read(file: &Arc<dyn Inode>, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     let mut done = 0;
     while done < length {
@@ -138,7 +138,7 @@ async fn read(file: &Arc<dyn Inode>, offset: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-fn names(directory: &Arc<dyn Inode>) -> Vec<String> {
+pub(super) fn names(directory: &Arc<dyn Inode>) -> Vec<String> {
     let mut names = Vec::new();
     let mut keep = |entry: DirectoryEntry<'_>| {
         names.push(String::from_utf8(entry.name.to_vec()).unwrap());

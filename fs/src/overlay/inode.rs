@@ -62,6 +62,24 @@ impl Inode for Node {
         }
     }
 
+    fn content_id(&self) -> InodeId {
+        self.shown().map_or_else(|_| self.own_id(), |inode| inode.content_id())
+    }
+
+    fn tracks_writes(&self) -> bool {
+        self.shown().is_ok_and(|inode| inode.tracks_writes())
+    }
+
+    fn page_written(&self, index: u64, frame: &Frame) -> Result<bool, Errno> {
+        self.shown()?.page_written(index, frame)
+    }
+
+    fn mapping_ended(&self) {
+        if let Ok(inode) = self.shown() {
+            inode.mapping_ended();
+        }
+    }
+
     fn parent(&self) -> Option<AnyInode> {
         let parent: AnyInode = self.state.lock().parent.clone()?;
         Some(parent)
@@ -131,7 +149,7 @@ impl Inode for Node {
         replaced: Option<InodeId>,
         flags: RenameFlags,
     ) -> Result<(), Errno> {
-        if flags.contains(RenameFlags::EXCHANGE) {
+        if flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) {
             return Err(Errno::EINVAL);
         }
         let (from, to) = (self.me()?, self.sibling(to)?);

@@ -5,10 +5,11 @@
 //! into a queue of the file, from which one task sends them in order, and into the pages that are cached.
 
 use super::server::Handle;
-use super::{Found, Node, Question};
+use super::{Found, Node, Question, Remote};
+use crate::mapped;
 use crate::metadata::{Metadata, Timestamp};
 use abi::Errno;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::heap::tree;
@@ -18,7 +19,7 @@ use base::{task, time};
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
-const PAGE: u64 = PAGE_SIZE as u64;
+pub(super) const PAGE: u64 = PAGE_SIZE as u64;
 /// Pages that are asked for at a time.
 const CHUNK_PAGES: u64 = 16;
 /// Chunks that are asked for ahead when reads come in order.
@@ -26,26 +27,32 @@ const AHEAD: u64 = 3;
 /// Most bytes of one read that are brought together before any are given.
 const MOST_AT_ONCE: u64 = 1 << 20;
 /// Bytes of one message to the server.
-const PART: usize = 64 << 10;
+pub(super) const PART: usize = 64 << 10;
 /// Most bytes that wait to be sent for one file.
-const MOST_QUEUED: usize = 4 << 20;
+pub(super) const MOST_QUEUED: usize = 4 << 20;
 
 /// What is cached of a file's content, and what is on its way.
 #[derive(Default)]
 pub struct Content {
-    pages: BTreeMap<u64, Frame>,
+    pub(super) pages: BTreeMap<u64, Frame>,
+    /// Pages that may have been written to through mappings since they were written back.
+    pub(super) dirty: BTreeSet<u64>,
+    /// How many are just writing pages back that are no longer among the dirty ones.
+    pub(super) cleaning: usize,
+    /// A task waits for dirty pages to be old.
+    pub(super) is_aging: bool,
     /// Size and time of change of the file that the pages belong to.
     pub version: (u64, Timestamp),
     /// Where the last read ended, as a number of a chunk.
     next_chunk: u64,
     pub reader: Option<Arc<Handle>>,
     pub writer: Option<Arc<Handle>>,
-    queue: VecDeque<(u64, Vec<u8>)>,
-    queued: usize,
+    pub(super) queue: VecDeque<(u64, Vec<u8>)>,
+    pub(super) queued: usize,
     /// Counts changes of the content: what was read before one must not become a page after it.
     epoch: u64,
     /// A task sends the queue.
-    is_sending: bool,
+    pub(super) is_sending: bool,
     /// The error of a write, until somebody is told.
     error: Option<Errno>,
 }
@@ -60,13 +67,54 @@ impl Content {
         self.is_sending || !self.queue.is_empty()
     }
 
+    /// Puts bytes at an offset into the queue.
+    pub(super) fn push(&mut self, (offset, bytes): (u64, Vec<u8>), remote: &Remote) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.queued += bytes.len();
+        remote.queued.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.queue.push_back((offset, bytes));
+    }
+
+    /// Takes the pages of a range out, and how many of them were dirty.
+    pub fn take_range(&mut self, range: Range<u64>) -> (BTreeMap<u64, Frame>, usize) {
+        let mut taken = BTreeMap::new();
+        while let Some((&index, _)) = self.pages.range(range.clone()).next() {
+            if let Some(frame) = self.pages.remove(&index) {
+                tree::insert(&mut taken, index, frame);
+            }
+        }
+        let before = self.dirty.len();
+        self.dirty.retain(|index| !range.contains(index));
+        (taken, before - self.dirty.len())
+    }
+
+    /// Takes all pages out but those that have what the server has not.
     pub fn take_pages(&mut self) -> BTreeMap<u64, Frame> {
-        core::mem::take(&mut self.pages)
+        if self.cleaning > 0 {
+            return BTreeMap::new();
+        }
+        if self.dirty.is_empty() {
+            return core::mem::take(&mut self.pages);
+        }
+        let clean: Vec<u64> =
+            self.pages.keys().copied().filter(|index| !self.dirty.contains(index)).collect();
+        let mut taken = BTreeMap::new();
+        for index in clean {
+            if let Some(frame) = self.pages.remove(&index) {
+                tree::insert(&mut taken, index, frame);
+            }
+        }
+        taken
     }
 
     /// The file has another size: pages past the end go, and the rest of the last one is zero. Gives the
-    /// pages that went.
-    pub fn cut(&mut self, size: u64) -> BTreeMap<u64, Frame> {
+    /// pages that went, and how many of them were dirty.
+    pub fn cut(&mut self, size: u64) -> (BTreeMap<u64, Frame>, usize) {
+        let before = self.dirty.len();
+        self.dirty.retain(|index| *index < size.div_ceil(PAGE));
+        let cleaned = before - self.dirty.len();
         let gone = tree::split_off(&mut self.pages, &size.div_ceil(PAGE));
         let within = (size % PAGE) as usize;
         if within > 0
@@ -74,7 +122,7 @@ impl Content {
         {
             frame.zero(within, PAGE_SIZE - within);
         }
-        gone
+        (gone, cleaned)
     }
 }
 
@@ -89,9 +137,23 @@ impl Node {
         self.arrived.wait_until(|| (!self.is_writing()).then_some(())).await;
     }
 
-    pub(super) fn drop_page(&self, page: u64) {
-        let old = self.state.lock().content.pages.remove(&page);
-        drop(old);
+    /// Drops a page from the cache. Gives it back where it has to stay: it is dirty, or, unless `even_mapped`,
+    /// somebody maps it.
+    pub(super) fn drop_page(&self, page: u64, even_mapped: bool) -> bool {
+        let mut state = self.state.lock();
+        let content = &mut state.content;
+        let Some(frame) = content.pages.get(&page) else { return true };
+        let is_kept = content.cleaning > 0 || content.dirty.contains(&page);
+        if is_kept || (frame.is_shared() && !even_mapped) {
+            return false;
+        }
+        let mut old = BTreeMap::new();
+        if let Some(frame) = content.pages.remove(&page) {
+            tree::insert(&mut old, page, frame);
+        }
+        drop(state);
+        mapped::pages_replaced(self.id(), &old);
+        true
     }
 
     /// A handle that is open for reading, and for writing if `writes`.
@@ -239,7 +301,7 @@ impl Node {
         if size < (first + CHUNK_PAGES) * PAGE {
             let gone = state.content.cut(size);
             drop(state);
-            drop(gone);
+            self.remote.count_dirty(gone.1);
         } else {
             drop(state);
         }
@@ -340,13 +402,8 @@ impl Node {
         }
         let start = self.enqueue(offset, parts);
         if done > 0 {
-            let (node, writer) = (self.clone(), writer);
             let was_sending = core::mem::replace(&mut self.state.lock().content.is_sending, true);
-            if !was_sending
-                && task::spawn(self.remote.options.core, node.clone().send(writer)).is_err()
-            {
-                // Without memory for a task nothing is sent: what is queued is lost, and that is told.
-                node.give_up(Errno::ENOMEM);
+            if !was_sending && !self.begin_sending(writer) {
                 return Err(Errno::ENOMEM);
             }
         }
@@ -359,7 +416,7 @@ impl Node {
     /// How many of so many bytes may be taken. Where this kernel alone writes, no more than there is room
     /// for, `ENOSPC` for none: a write that goes on behind the writer's back must find room. What room
     /// there is shows when everything has been written, so that is waited for when it is scarce.
-    fn find_room(&self, offset: Option<u64>, length: u64) -> Result<u64, Errno> {
+    pub(super) fn find_room(&self, offset: Option<u64>, length: u64) -> Result<u64, Errno> {
         if !self.remote.server.is_ours_alone() {
             return Ok(length);
         }
@@ -416,6 +473,15 @@ impl Node {
         self.remote.spoil_reads(self.number, chunks);
     }
 
+    /// Has the queue sent. Without memory for a task nothing is: what is queued is lost, and that is told.
+    pub(super) fn begin_sending(self: &Arc<Node>, writer: Arc<Handle>) -> bool {
+        let is_begun = task::spawn(self.remote.options.core, self.clone().send(writer)).is_ok();
+        if !is_begun {
+            self.give_up(Errno::ENOMEM);
+        }
+        is_begun
+    }
+
     fn give_up(&self, error: Errno) {
         let mut state = self.state.lock();
         let content = &mut state.content;
@@ -425,6 +491,7 @@ impl Node {
         content.error = Some(error);
         let dropped = content.take_pages();
         drop(state);
+        mapped::pages_replaced(self.id(), &dropped);
         drop((lost, dropped));
         self.arrived.wake_all();
     }
@@ -455,7 +522,7 @@ impl Node {
                 dropped = state.content.take_pages();
             }
             drop(state);
-            drop(dropped);
+            mapped::pages_replaced(self.id(), &dropped);
         }
         // Whatever the server now says of size and time is that of these pages.
         let handle = self.handle();

@@ -2,6 +2,7 @@
 
 use super::server::{Change, NewTime, is_plain_name};
 use super::{Found, Made, Node, Owner, Question};
+use crate::extended::Store;
 use crate::file::File;
 use crate::identity::Identity;
 use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewContent, NewNode, Place};
@@ -9,13 +10,14 @@ use crate::listing::emit_all;
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind, Timestamp};
 use abi::Errno;
-use abi::fs::{OpenFlags, RenameFlags};
+use abi::fs::{AllocateFlags, OpenFlags, RenameFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::io::{Sink, Source};
 use base::memory::{Frame, PAGE_SIZE};
 use base::time;
 use core::any::Any;
+use core::ops::Range;
 use core::sync::atomic::AtomicI32;
 
 fn plain(name: &[u8]) -> Result<Arc<[u8]>, Errno> {
@@ -85,6 +87,7 @@ impl Node {
             self.spoil(&mut state.content, 0..u64::MAX);
             let was_cut = size < state.metadata.size;
             let gone = state.content.cut(size);
+            self.remote.count_dirty(gone.1);
             state.metadata.size = size;
             state.content.version = (attributes.metadata.size, attributes.metadata.modified);
             drop(state);
@@ -145,8 +148,23 @@ impl Inode for Node {
 
     fn sync(&self) -> Result<(), Errno> {
         self.take_error()?;
+        self.itself()?.write_back();
         self.settle(true)?;
         self.take_error()
+    }
+
+    fn tracks_writes(&self) -> bool {
+        true
+    }
+
+    fn page_written(&self, index: u64, frame: &Frame) -> Result<bool, Errno> {
+        self.itself()?.note_mapped_write(index, frame)
+    }
+
+    fn mapping_ended(&self) {
+        if let Ok(node) = self.itself() {
+            node.write_back_soon();
+        }
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -238,6 +256,33 @@ impl Inode for Node {
         Ok(node)
     }
 
+    fn create_nameless(
+        &self,
+        new: &NewNode<'_>,
+        is_linkable: bool,
+    ) -> Result<Arc<dyn Inode>, Errno> {
+        let node: Arc<dyn Inode> = self.make_nameless(new, is_linkable)?;
+        Ok(node)
+    }
+
+    fn allocate(
+        &self,
+        flags: AllocateFlags,
+        offset: u64,
+        length: u64,
+        _made: &mut Vec<Range<u64>>,
+    ) -> Result<u64, Errno> {
+        self.change_range(flags, offset, length)
+    }
+
+    fn seek_content(&self, offset: u64, hole: bool) -> Result<u64, Errno> {
+        self.seek(offset, hole)
+    }
+
+    fn extended(&self) -> Option<&dyn Store> {
+        if self.remote.server.has_extended() { Some(self) } else { None }
+    }
+
     fn link(&self, name: &[u8], target: &Arc<dyn Inode>) -> Result<(), Errno> {
         let name = plain(name)?;
         let target = self.sibling(target)?;
@@ -272,7 +317,8 @@ impl Inode for Node {
         flags: RenameFlags,
     ) -> Result<(), Errno> {
         let exchanges = flags.contains(RenameFlags::EXCHANGE);
-        if exchanges && !self.remote.server.is_ours_alone() {
+        let leaves_whiteout = flags.contains(RenameFlags::WHITEOUT);
+        if (exchanges || leaves_whiteout) && !self.remote.server.is_ours_alone() {
             // The protocol has no such thing.
             return Err(Errno::EINVAL);
         }
@@ -290,12 +336,12 @@ impl Inode for Node {
             old: old.clone(),
             to: to.number,
             new: new.clone(),
-            exchanges,
+            flags,
         };
         let (from_handle, to_handle) = (from.handle(), to.handle());
         let names = (old.clone(), new.clone());
         self.remote.ask(question, |client| async move {
-            client.rename((&from_handle, &names.0), (&to_handle, &names.1), exchanges).await?;
+            client.rename((&from_handle, &names.0), (&to_handle, &names.1), flags).await?;
             Ok(Found::Nothing)
         })?;
         match replaced {
@@ -308,6 +354,11 @@ impl Inode for Node {
                     replaced.unlinked(&new);
                 }
                 from.lost(&old);
+                if leaves_whiteout {
+                    // It is found when somebody looks for it.
+                    from.forget(&old);
+                    from.state.lock().listing.fetched_ns = None;
+                }
             }
         }
         to.gained(&new, &moved);

@@ -22,11 +22,13 @@
 //!
 //! Locks: the state of a node, then `Remote::shared`; never two nodes at a time. None across a wait.
 //!
-//! Left out: extended attributes, locks that the host sees, shared writable mappings, opening named pipes
+//! Left out: extended attributes of 9P, locks that the host sees, shared writable mappings, opening named pipes
 //! and sockets.
 
 mod content;
+mod extra;
 mod inode;
+mod mapped;
 mod nine;
 mod node;
 pub(crate) mod server;
@@ -42,6 +44,7 @@ use crate::listing::Entry;
 use crate::metadata::{Metadata, NodeKind, Timestamp};
 use crate::pending::{self, Answer};
 use abi::Errno;
+use abi::fs::{AllocateFlags, RenameFlags, XattrFlags};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
@@ -54,11 +57,15 @@ use base::sync::{Mutex, rank};
 use base::{task, time};
 use core::future::Future;
 use core::sync::atomic::{AtomicU64, Ordering};
+use content::PAGE;
 use nine::Client;
 use server::{Change, Handle, Server};
 
 /// Most names that are cached, with and without a file.
 const MOST_NAMES: usize = 32_768;
+
+/// Most pages that one reader drops to make room.
+const MOST_DROPPED: usize = 256;
 
 /// How a share is used.
 #[derive(Clone, Copy, Debug)]
@@ -101,9 +108,21 @@ enum Question {
     /// A name less.
     Unlink { directory: u64, name: Arc<[u8]>, is_directory: bool },
     /// A name elsewhere.
-    Rename { from: u64, old: Arc<[u8]>, to: u64, new: Arc<[u8]>, exchanges: bool },
+    Rename { from: u64, old: Arc<[u8]>, to: u64, new: Arc<[u8]>, flags: RenameFlags },
     /// Other attributes.
     Change { node: u64, change: Change },
+    /// A new inode without a name.
+    CreateNameless { directory: u64, owner: Owner, is_linkable: bool },
+    /// The value of an extended attribute.
+    Extended { node: u64, name: Vec<u8> },
+    /// The names of extended attributes.
+    ExtendedNames { node: u64 },
+    /// Another value of an extended attribute, or none.
+    SetExtended { node: u64, name: Vec<u8>, value: Option<Vec<u8>>, flags: XattrFlags },
+    /// A range of bytes reserved, punched, zeroed, cut out or inserted.
+    Allocate { node: u64, flags: AllocateFlags, offset: u64, length: u64 },
+    /// Where data or a hole begins.
+    Seek { node: u64, offset: u64, hole: bool },
 }
 
 /// Mode, owner and group of what is made.
@@ -128,7 +147,17 @@ impl Question {
     /// Whether it changes something.
     fn is_change(&self) -> bool {
         use Question::*;
-        matches!(self, Create { .. } | Link { .. } | Unlink { .. } | Rename { .. } | Change { .. })
+        matches!(
+            self,
+            Create { .. }
+                | Link { .. }
+                | Unlink { .. }
+                | Rename { .. }
+                | Change { .. }
+                | CreateNameless { .. }
+                | SetExtended { .. }
+                | Allocate { .. }
+        )
     }
 
     /// Whether it changes what is known of this inode.
@@ -139,7 +168,9 @@ impl Question {
             }
             Question::Link { directory, node, .. } => *directory == number || *node == number,
             Question::Rename { from, to, .. } => *from == number || *to == number,
-            Question::Change { node, .. } => *node == number,
+            Question::Change { node, .. }
+            | Question::SetExtended { node, .. }
+            | Question::Allocate { node, .. } => *node == number,
             _ => false,
         }
     }
@@ -154,6 +185,7 @@ pub(crate) enum Found {
     Attributes(Attributes),
     Entries(Vec<Entry>),
     Text(Vec<u8>),
+    Place(u64),
     Open(Handle),
     Pages(Vec<Frame>),
     Statistics([u64; 5]),
@@ -185,6 +217,8 @@ pub struct Remote {
     shared: Mutex<Shared>,
     /// Bytes of all files that are on their way.
     queued: AtomicU64,
+    /// Pages of all files that were written to through mappings.
+    dirty: AtomicU64,
 }
 
 impl Remote {
@@ -252,8 +286,20 @@ impl Remote {
     fn free_bytes(&self) -> u64 {
         let [block_size, blocks, free_blocks, ..] = self.shared.lock().statistics;
         let kept = (block_size.saturating_mul(blocks) / 64).clamp(64 << 10, 1 << 20);
-        let used = kept.saturating_add(self.queued.load(Ordering::Relaxed));
+        let dirty = self.dirty.load(Ordering::Relaxed).saturating_mul(PAGE);
+        let used = kept.saturating_add(self.queued.load(Ordering::Relaxed)).saturating_add(dirty);
         block_size.saturating_mul(free_blocks).saturating_sub(used)
+    }
+
+    /// So many dirty pages are dirty no more.
+    fn count_dirty(&self, pages: usize) {
+        self.dirty.fetch_sub(pages as u64, Ordering::Relaxed);
+    }
+
+    /// Whether programs have to wait before they write to more pages through mappings: an eighth of the memory.
+    fn has_too_many_dirty(&self) -> bool {
+        let most = base::memory::frame_counts().total as u64 / 8;
+        self.dirty.load(Ordering::Relaxed) >= most.max(64)
     }
 
     /// Brings up to date how much is free, where this kernel alone writes.
@@ -326,19 +372,23 @@ impl Remote {
 
     /// Notes cached pages; the oldest ones are dropped when there are too many.
     fn note_pages(&self, node: &Weak<Node>, pages: impl Iterator<Item = u64>) {
-        // A quarter of the memory.
-        let most = base::memory::frame_counts().total / 4;
+        // A quarter of the memory, or twice that where programs map them.
+        let most = (base::memory::frame_counts().total / 4).max(1024);
         let mut old = Vec::new();
-        {
+        let even_mapped = {
             let mut shared = self.shared.lock();
             shared.pages.extend(pages.map(|page| (node.clone(), page)));
-            while shared.pages.len() > most.max(1024) {
+            let even_mapped = shared.pages.len() > 2 * most;
+            while shared.pages.len() > most && old.len() < MOST_DROPPED {
                 old.extend(shared.pages.pop_front());
             }
-        }
+            even_mapped
+        };
         for (node, page) in old {
-            if let Some(node) = node.upgrade() {
-                node.drop_page(page);
+            if let Some(kept) = node.upgrade()
+                && !kept.drop_page(page, even_mapped)
+            {
+                self.shared.lock().pages.push_back((node, page));
             }
         }
     }
@@ -393,7 +443,12 @@ impl RemoteFs {
 
     /// Files of which something is on its way.
     fn writers(&self) -> Vec<Arc<Node>> {
-        self.remote.nodes().into_iter().filter(|node| node.is_writing()).collect()
+        let nodes = self.remote.nodes().into_iter();
+        let written = |node: &Arc<Node>| {
+            node.write_back();
+            node.is_writing()
+        };
+        nodes.filter(written).collect()
     }
 
     /// The file system of one file that a bare disk is, and that file.
@@ -426,8 +481,9 @@ impl RemoteFs {
         };
         let shared = Mutex::new(&rank::REMOTE_FILES, shared);
         let changes = Mutex::new(&rank::TREE_CHANGE, ());
-        let queued = AtomicU64::new(0);
-        let remote = Arc::new(Remote { server, device, options, changes, shared, queued });
+        let (queued, dirty) = (AtomicU64::new(0), AtomicU64::new(0));
+        let remote =
+            Arc::new(Remote { server, device, options, changes, shared, queued, dirty });
         let root = remote.node_of(handle, attributes);
         let file_system = Arc::new(RemoteFs { remote, root });
         let known: Arc<dyn FileSystem> = file_system.clone();

@@ -50,7 +50,7 @@ pub struct Node {
     kind: NodeKind,
     pub(super) state: Mutex<State>,
     pub(super) writers: AtomicI32,
-    /// Nobody may map it for shared writing.
+    /// Mappings for shared writing.
     pub(super) shared_mappings: AtomicI32,
     /// Woken when what was written has arrived.
     pub(super) arrived: WaitQueue,
@@ -77,7 +77,7 @@ impl Node {
             kind: attributes.metadata.kind,
             state: Mutex::new(&rank::INODE, state),
             writers: AtomicI32::new(0),
-            shared_mappings: AtomicI32::new(-1),
+            shared_mappings: AtomicI32::new(0),
             arrived: WaitQueue::new(),
         })
     }
@@ -114,7 +114,9 @@ impl Node {
         }
         state.metadata = attributes.metadata;
         let version = (attributes.metadata.size, attributes.metadata.modified);
-        let has_changed = state.content.version != version;
+        // On a disk nobody else changes anything.
+        let has_changed =
+            state.content.version != version && !self.remote.server.is_ours_alone();
         state.content.version = version;
         let dropped = if has_changed { state.content.take_pages() } else { BTreeMap::new() };
         if has_changed {
@@ -123,6 +125,7 @@ impl Node {
         let was_cut = attributes.metadata.size < before.size;
         drop(state);
         drop(old);
+        mapped::pages_replaced(self.id(), &dropped);
         if was_cut && !dropped.is_empty() {
             let pages = base::memory::PAGE_SIZE as u64;
             mapped::pages_gone(self.id(), attributes.metadata.size.div_ceil(pages)..u64::MAX);

@@ -9,9 +9,10 @@ use crate::ext4::{Held, Volume};
 use crate::listing::Entry;
 use crate::metadata::{Metadata, Timestamp};
 use abi::Errno;
-use abi::fs::NAME_MAX;
+use abi::fs::{AllocateFlags, NAME_MAX, RenameFlags, XattrFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// What the server says about a file.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +161,83 @@ impl Server {
         }
     }
 
+    /// Makes an inode without a name.
+    pub async fn make_nameless(
+        &self,
+        owner: Owner,
+        is_linkable: bool,
+    ) -> Result<(Handle, Attributes), Errno> {
+        match self {
+            Server::Ext4(volume) => {
+                let (held, attributes) = volume.make_nameless(owner, is_linkable).await?;
+                Ok((Handle::Ext4(held), attributes))
+            }
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// The value of an extended attribute.
+    pub async fn extended(&self, handle: &Handle, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        match self {
+            Server::Ext4(volume) => volume.extended(held(handle)?, name).await,
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// The names of all extended attributes, each with a zero at its end.
+    pub async fn extended_names(&self, handle: &Handle) -> Result<Vec<u8>, Errno> {
+        match self {
+            Server::Ext4(volume) => volume.extended_names(held(handle)?).await,
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Gives an extended attribute a value, or takes it away.
+    pub async fn set_extended(
+        &self,
+        handle: &Handle,
+        name: &[u8],
+        value: Option<Vec<u8>>,
+        flags: XattrFlags,
+    ) -> Result<(), Errno> {
+        match self {
+            Server::Ext4(volume) => volume.set_extended(held(handle)?, name, value, flags).await,
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Reserves, punches, zeroes, cuts out or inserts a range of bytes, with so many bytes of room.
+    pub async fn allocate(
+        &self,
+        handle: &Handle,
+        flags: AllocateFlags,
+        range: Range<u64>,
+        available: u64,
+    ) -> Result<(), Errno> {
+        match self {
+            Server::Ext4(volume) => volume.allocate(held(handle)?, flags, range, available).await,
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// The first data, or hole, at or after an offset. `ENXIO` when there is none.
+    pub async fn seek(&self, handle: &Handle, offset: u64, hole: bool) -> Result<u64, Errno> {
+        match self {
+            Server::Ext4(volume) => volume.seek(held(handle)?, offset, hole).await,
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    /// Whether holes of files are known.
+    pub fn knows_holes(&self) -> bool {
+        matches!(self, Server::Ext4(_))
+    }
+
+    /// Whether inodes have extended attributes.
+    pub fn has_extended(&self) -> bool {
+        matches!(self, Server::Ext4(_))
+    }
+
     /// Makes something in a directory.
     pub async fn make(
         &self,
@@ -206,17 +284,17 @@ impl Server {
         }
     }
 
-    /// Moves a name, or exchanges two.
+    /// Moves a name, exchanges two, or leaves a whiteout behind.
     pub async fn rename(
         &self,
         (from, old): (&Handle, &[u8]),
         (to, new): (&Handle, &[u8]),
-        exchanges: bool,
+        flags: RenameFlags,
     ) -> Result<(), Errno> {
         match self {
             Server::Nine(client) => client.rename((fid(from)?, old), (fid(to)?, new)).await,
             Server::Ext4(volume) => {
-                volume.rename((held(from)?, old), (held(to)?, new), exchanges).await
+                volume.rename((held(from)?, old), (held(to)?, new), flags).await
             }
             Server::Disk(_) => Err(Errno::ENOTDIR),
         }

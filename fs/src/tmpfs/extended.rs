@@ -100,11 +100,12 @@ impl Store for Node {
         Ok(())
     }
 
-    fn for_each_name(&self, see: &mut dyn FnMut(&[u8])) {
+    fn for_each_name(&self, see: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
         let state = self.state.lock();
         if let Some(attributes) = &state.attributes {
             attributes.values.keys().for_each(|name| see(name));
         }
+        Ok(())
     }
 }
 

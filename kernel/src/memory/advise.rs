@@ -5,10 +5,12 @@
 
 use abi::Errno;
 use abi::memory::{Advice, Protection};
+use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use base::memory::VirtAddr;
+use base::memory::{Frame, PageRights, VirtAddr};
 use core::ops::Range;
+use fs::metadata::InodeId;
 
 use super::area::{AreaFlags, Backing, Object};
 use super::change::Change;
@@ -187,7 +189,9 @@ impl AddressSpace {
             let Backing::Object { object, first_page } = &area.backing else { continue };
             let source = &object.source;
             let is_spared = area.is_private() && pages.end != u64::MAX;
-            if is_spared || source.inode() != inode || source.device() != device {
+            let content = InodeId { device, number: inode };
+            let is_other = source.inode() != inode || source.device() != device;
+            if is_spared || (is_other && source.content() != content) {
                 continue;
             }
             let count = (area.end - start) / PAGE;
@@ -203,6 +207,49 @@ impl AddressSpace {
         drop(inner);
         for copy in self.copies().iter().filter_map(Weak::upgrade) {
             copy.drop_source_pages(device, inode, pages.clone());
+        }
+    }
+
+    /// Takes pages of an inode out that are mapped as these frames; private copies of them stay.
+    pub fn release_source_pages(&self, inode: InodeId, pages: &BTreeMap<u64, Frame>) {
+        let mut inner = self.lock();
+        let mut found = Vec::new();
+        for (range, first_page) in inner.parts_of(inode, false) {
+            let indices = first_page..first_page + (range.end - range.start) / PAGE;
+            for (index, frame) in pages.range(indices) {
+                let page = range.start + (index - first_page) * PAGE;
+                let state = inner.table.peek(VirtAddr(page));
+                if state.is_some_and(|state| state.frame == frame.address()) {
+                    found.push(page);
+                }
+            }
+        }
+        for page in found {
+            inner.take_pages(page..page + PAGE);
+        }
+        drop(inner);
+        for copy in self.copies().iter().filter_map(Weak::upgrade) {
+            copy.release_source_pages(inode, pages);
+        }
+    }
+
+    /// Has the next write to these pages of an inode, in ascending order, through a shared mapping announced.
+    pub fn protect_source_pages(&self, inode: InodeId, pages: &[u64]) {
+        let mut inner = self.lock();
+        for (range, first_page) in inner.parts_of(inode, true) {
+            let end = first_page + (range.end - range.start) / PAGE;
+            let from = pages.partition_point(|&index| index < first_page);
+            let wanted = pages.get(from..).unwrap_or_default();
+            for index in wanted.iter().take_while(|&&index| index < end) {
+                let page = VirtAddr(range.start + (index - first_page) * PAGE);
+                if let Some(state) = inner.table.peek(page).filter(|state| state.rights.write) {
+                    inner.table.set_rights(page, PageRights { write: false, ..state.rights });
+                }
+            }
+        }
+        drop(inner);
+        for copy in self.copies().iter().filter_map(Weak::upgrade) {
+            copy.protect_source_pages(inode, pages);
         }
     }
 
@@ -301,6 +348,20 @@ impl Change {
 }
 
 impl Inner {
+    /// The areas that show pages of an inode, with the page that each begins with.
+    fn parts_of(&self, inode: InodeId, only_shared: bool) -> Vec<(Range<u64>, u64)> {
+        let mut parts = Vec::new();
+        for (start, area) in self.areas.iter() {
+            if let Backing::Object { object, first_page } = &area.backing
+                && !(only_shared && area.is_private())
+                && object.source.content() == inode
+            {
+                parts.push((start..area.end, *first_page));
+            }
+        }
+        parts
+    }
+
     fn drop_pages(&mut self, range: Range<u64>, advice: Advice) -> Result<(), Errno> {
         let mut parts = Vec::new();
         let mut result = Ok(());

@@ -39,6 +39,8 @@ bitflags! {
         const SPECIAL = 1 << 7;
         /// It may only be executed, not even read.
         const HIDDEN = 1 << 8;
+        /// Its source has to know of a write to a page before it happens.
+        const TRACKED = 1 << 9;
     }
 }
 
@@ -111,6 +113,11 @@ impl Area {
     /// Whether writes are private to the address space.
     pub fn is_private(&self) -> bool {
         !self.flags.contains(AreaFlags::SHARED)
+    }
+
+    /// Whether a page that is mapped may be written to without asking the source, as far as the program may.
+    pub fn is_freely_written(&self) -> bool {
+        !self.is_private() && !self.flags.contains(AreaFlags::TRACKED)
     }
 
     /// Whether letting go of it may close a file or detach a segment.

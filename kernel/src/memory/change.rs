@@ -294,9 +294,11 @@ impl Inner {
     fn protect_pages(&mut self, range: Range<u64>) {
         let Some((_, area)) = self.areas.find(range.start) else { return };
         let own = rights_of(area, true);
-        let borrowed = rights_of(area, !area.is_private());
+        let borrowed = rights_of(area, area.is_freely_written());
+        let is_tracked = area.flags.contains(AreaFlags::TRACKED);
         self.table.update_range(VirtAddr(range.start)..VirtAddr(range.end), |_, state| {
-            (if state.references == 1 { own } else { borrowed }, state.software)
+            let is_own = if is_tracked { state.rights.write } else { state.references == 1 };
+            (if is_own { own } else { borrowed }, state.software)
         });
     }
 

@@ -133,6 +133,8 @@ enum Step {
 struct Wanted {
     /// Writes are seen by all who map it.
     is_shared: bool,
+    /// The source has to know of writes before they happen.
+    is_tracked: bool,
     object: Arc<Object>,
     /// Address of the page.
     page: u64,
@@ -199,9 +201,22 @@ impl AddressSpace {
                 Step::InMotion => return Err(NoPage::InMotion),
             };
             let found = wanted.fetch()?;
+            let written = (access.write && wanted.is_tracked).then(|| found.frame.clone());
+            if let Some(frame) = &written
+                && !wanted.announce(frame)?
+            {
+                continue;
+            }
             let mut inner = self.lock();
             if inner.put_found(&wanted, found, access).map_err(NoPage::Signal)? {
                 drop(inner);
+                // Whoever wrote the page back after the first announcement may not have found it mapped.
+                if let Some(frame) = &written
+                    && !wanted.announce(frame).unwrap_or(false)
+                {
+                    self.lock().take_pages(page..page + PAGE);
+                    continue;
+                }
                 if access.write && wanted.is_shared {
                     wanted.object.source.note_write();
                 }
@@ -211,14 +226,23 @@ impl AddressSpace {
     }
 }
 
+fn no_page(error: Errno) -> NoPage {
+    match error {
+        Errno::EIOCBQUEUED => NoPage::WantsIo,
+        Errno::ENOMEM => NoPage::Signal(FaultSignal::OutOfMemory),
+        _ => NoPage::Signal(FaultSignal::NoSuchPage),
+    }
+}
+
 impl Wanted {
+    /// Tells the source that the page will be written to; false when the frame is not the page's any more.
+    fn announce(&self, frame: &Frame) -> Result<bool, NoPage> {
+        self.object.source.page_written(self.index, frame).map_err(no_page)
+    }
+
     fn fetch(&self) -> Result<Found, NoPage> {
         let source = &self.object.source;
-        let frame = source.page(self.index).map_err(|error| match error {
-            Errno::EIOCBQUEUED => NoPage::WantsIo,
-            Errno::ENOMEM => NoPage::Signal(FaultSignal::OutOfMemory),
-            _ => NoPage::Signal(FaultSignal::NoSuchPage),
-        })?;
+        let frame = source.page(self.index).map_err(no_page)?;
         let mut neighbours = [const { None }; NEIGHBOURS as usize];
         let count = (self.before + 1 + self.after).min(NEIGHBOURS) as usize;
         if count > 1
@@ -262,6 +286,21 @@ impl Inner {
                 return Step::Done;
             }
             let rights = rights_of(area, true);
+            if area.flags.contains(AreaFlags::TRACKED)
+                && let Some((object, index)) = area.object_page(page - start)
+            {
+                let object = object.clone();
+                let (is_shared, is_tracked, before, after) = (true, true, 0, 0);
+                return Step::NeedsPage(Wanted {
+                    object,
+                    is_shared,
+                    is_tracked,
+                    page,
+                    index,
+                    before,
+                    after,
+                });
+            }
             if !area.is_private() || state.references == 1 || self.is_pinned(page, state.frame) {
                 self.table.set_rights(VirtAddr(page), rights);
                 return Step::Done;
@@ -281,7 +320,16 @@ impl Inner {
             let before = (index - window).min((page - start) / PAGE);
             let after = (window + NEIGHBOURS - 1 - index).min((area.end - page) / PAGE - 1);
             let (object, is_shared) = (object.clone(), !area.is_private());
-            return Step::NeedsPage(Wanted { object, is_shared, page, index, before, after });
+            let is_tracked = area.flags.contains(AreaFlags::TRACKED);
+            return Step::NeedsPage(Wanted {
+                object,
+                is_shared,
+                is_tracked,
+                page,
+                index,
+                before,
+                after,
+            });
         }
         let rights = rights_of(area, true);
         if !access.write {
@@ -335,19 +383,27 @@ impl Inner {
         if !still || !is_permitted(area, access) {
             return Ok(false);
         }
-        if self.table.peek(VirtAddr(wanted.page)).is_some() {
-            return Ok(false);
-        }
-        let is_private = area.is_private();
-        let end = area.end;
-        let shared_rights = rights_of(area, !is_private);
+        let (is_private, end) = (area.is_private(), area.end);
+        let shared_rights = rights_of(area, area.is_freely_written());
         let own_rights = rights_of(area, true);
+        if let Some(state) = self.table.peek(VirtAddr(wanted.page)) {
+            if !access.write || !wanted.is_tracked {
+                return Ok(false);
+            }
+            if state.frame == found.frame.address() {
+                self.table.set_rights(VirtAddr(wanted.page), own_rights);
+                return Ok(true);
+            }
+            self.take_pages(wanted.page..wanted.page + PAGE);
+        }
         let result = if access.write && is_private {
             reserve::copy(&found.frame)
                 .map_err(Errno::from)
                 .and_then(|frame| self.put_page(wanted.page, frame, own_rights))
         } else {
-            self.put_page(wanted.page, found.frame, shared_rights)
+            let is_written = access.write && wanted.is_tracked;
+            let rights = if is_written { own_rights } else { shared_rights };
+            self.put_page(wanted.page, found.frame, rights)
         };
         result.map_err(|_| FaultSignal::OutOfMemory)?;
         let first = wanted.page - wanted.before * PAGE;

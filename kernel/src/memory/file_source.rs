@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::memory::Frame;
 use core::sync::atomic::Ordering;
+use fs::metadata::InodeId;
 use fs::{File, Inode, OpenFile};
 
 use super::layout::PAGE;
@@ -46,6 +47,7 @@ impl Drop for FileSource {
             && let Some(mappings) = self.inode.writable_mappings()
         {
             mappings.fetch_sub(1, Ordering::AcqRel);
+            self.inode.mapping_ended();
         }
     }
 }
@@ -86,6 +88,22 @@ impl PageSource for FileSource {
 
     fn note_write(&self) {
         self.inode.note_write();
+    }
+
+    fn content(&self) -> InodeId {
+        self.inode.content_id()
+    }
+
+    fn tracks_writes(&self) -> bool {
+        self.inode.tracks_writes()
+    }
+
+    fn page_written(&self, index: u64, frame: &Frame) -> Result<bool, Errno> {
+        self.inode.page_written(index, frame)
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        self.inode.sync()
     }
 
     fn punch(&self, first: u64, end: u64) -> Result<(), Errno> {

@@ -12,6 +12,7 @@ use base::heap::tree;
 use base::memory::Frame;
 use base::sync::{Mutex, Once, rank};
 use core::sync::atomic::{AtomicU64, Ordering};
+use fs::metadata::InodeId;
 
 use super::layout::PAGE;
 
@@ -69,6 +70,24 @@ pub trait PageSource: Send + Sync {
 
     /// A program begins to write to a page through a shared mapping.
     fn note_write(&self) {}
+
+    /// Device and number of the inode that the pages belong to.
+    fn content(&self) -> InodeId {
+        InodeId { device: self.device(), number: self.inode() }
+    }
+
+    /// Whether pages of shared mappings have to be announced before they are written to.
+    fn tracks_writes(&self) -> bool {
+        false
+    }
+
+    /// A page may be written to through a shared mapping. False when the frame is not the page's any more.
+    ///
+    /// # Errors
+    /// Those of `page`, and `ENOSPC`.
+    fn page_written(&self, _index: u64, _frame: &Frame) -> Result<bool, Errno> {
+        Ok(true)
+    }
 
     /// Writes changes back to where they are kept, and waits for it.
     ///

@@ -21,7 +21,7 @@ use base::memory::Frame;
 use base::sync::{Mutex, rank};
 use base::user::{self, UserContext};
 use fs::file::WriteDenial;
-use fs::metadata::Wanted;
+use fs::metadata::{InodeId, Wanted};
 use fs::walk::{Lookup, resolve};
 use fs::{Location, NodeKind, pending};
 use hal::UserContext as _;
@@ -69,6 +69,10 @@ impl PageSource for ExecutedFile {
 
     fn inode(&self) -> u64 {
         self.pages.inode()
+    }
+
+    fn content(&self) -> InodeId {
+        self.pages.content()
     }
 
     fn identity(&self) -> u64 {

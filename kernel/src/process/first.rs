@@ -40,7 +40,7 @@ pub fn start(root: Location) -> Result<(), Errno> {
         vfork: None,
     });
     fs::terminal::set_signal_sender(super::session::signal_from_terminal);
-    fs::mapped::observe(super::mapped::pages_gone);
+    fs::mapped::observe(super::mapped::OBSERVER);
     table::start(|thread_limit| {
         let signals = ProcessSignals::new();
         signals.protect();

@@ -24,7 +24,7 @@ use policy::table::number;
 use crate::call::{self, Call, Pace, SysResult, in_turns};
 use crate::memory::{
     AddressSpace, AreaFlags, Backing, FileSource, LimitValues, MapRequest, Object, PAGE,
-    PAGES_AT_ONCE, Place, SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range,
+    PAGES_AT_ONCE, PageSource as _, Place, SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range,
     page_ceil, page_floor,
 };
 use crate::process::Pid;
@@ -270,6 +270,9 @@ fn of_file(
     let name = fs::mount::display_path(file.location(), &call.thread.directory().root());
     let is_writable = is_shared && request.allowed.contains(Protection::WRITE);
     let source = FileSource::of_open_file(file, is_writable)?;
+    if is_shared && source.tracks_writes() {
+        request.flags |= AreaFlags::TRACKED;
+    }
     let object = Arc::new(Object { source, name });
     request.backing = Backing::Object { object, first_page };
     Ok(request)

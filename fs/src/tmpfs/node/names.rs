@@ -2,7 +2,7 @@
 //! `Shared::changes`, except `rename_entry`, which takes it.
 
 use super::{LastPlace, Node};
-use crate::inode::Inode;
+use crate::inode::{Inode, NewContent, NewNode};
 use crate::metadata::{InodeId, Timestamp};
 use crate::tmpfs::directory::is_directory;
 use abi::Errno;
@@ -126,6 +126,14 @@ impl Node {
         if to.state.lock().entries()?.is_dead {
             return Err(Errno::ENOENT);
         }
+        let whiteout = match flags.contains(RenameFlags::WHITEOUT) {
+            true => {
+                let content = NewContent::CharacterDevice(0);
+                let new = NewNode { content, mode: 0, user: 0, group: 0 };
+                Some(Node::new(&self.shared, &new)?)
+            }
+            false => None,
+        };
         let (old_name, new_name): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(old), Arc::from(new));
         if flags.contains(RenameFlags::EXCHANGE) {
             let other = replaced.ok_or(Errno::ENOENT)?;
@@ -154,6 +162,9 @@ impl Node {
             victim.unlinked(&to, new);
         }
         self.remove_entry(old, &moved)?;
+        if let Some(whiteout) = whiteout {
+            self.add_entry(old, &whiteout)?;
+        }
         moved.set_place(&to, &new_name);
         moved.state.lock().changed = Timestamp::now();
         Ok(())

@@ -219,9 +219,15 @@ pub async fn fallocate(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let flags = AllocateFlags::from_bits(call.unsigned(1)).ok_or(Errno::EOPNOTSUPP)?;
+    let moves = flags.intersects(AllocateFlags::COLLAPSE_RANGE | AllocateFlags::INSERT_RANGE);
     let punches = flags.contains(AllocateFlags::PUNCH_HOLE);
-    if punches && !flags.contains(AllocateFlags::KEEP_SIZE) {
+    if punches
+        && (flags.contains(AllocateFlags::ZERO_RANGE) || !flags.contains(AllocateFlags::KEEP_SIZE))
+    {
         return Err(Errno::EOPNOTSUPP);
+    }
+    if moves && flags.bits().count_ones() > 1 {
+        return Err(Errno::EINVAL);
     }
     if !file.flags().writes() {
         return Err(Errno::EBADF);
@@ -235,8 +241,11 @@ pub async fn fallocate(call: &Call) -> SysResult {
     let (offset, length) = (offset.unsigned_abs(), length.unsigned_abs());
     let end = offset.checked_add(length).filter(|&end| i64::try_from(end).is_ok());
     let end = end.ok_or(Errno::EFBIG)?;
-    if !flags.contains(AllocateFlags::KEEP_SIZE) {
-        check_limit(call, file.inode().metadata().size, end)?;
+    let size = file.inode().metadata().size;
+    if flags.contains(AllocateFlags::INSERT_RANGE) {
+        check_limit(call, size, size.checked_add(length).ok_or(Errno::EFBIG)?)?;
+    } else if !flags.intersects(AllocateFlags::KEEP_SIZE | AllocateFlags::COLLAPSE_RANGE) {
+        check_limit(call, size, end)?;
     }
     let mut made = Vec::new();
     if let Err(error) = allocate(call, file.inode(), flags, offset..end, &mut made).await {
