@@ -137,6 +137,7 @@ impl Volume {
         let volume = self.clone();
         let (held, mut attributes) = self
             .run_holding(move |mounted| {
+                let now = volume.begin_now();
                 let context = MutationContext::new(owner.user, owner.group, 0, 0);
                 let index = volume.next_nameless();
                 let name = hidden_name(index);
@@ -149,6 +150,7 @@ impl Volume {
                     let _ = mounted.unlink(root, name).map_err(errno)?;
                 }
                 volume.has_no_name(info.number.raw(), is_linkable.then_some(index));
+                volume.note_times(info.number, [Some(now); 4]);
                 Ok(info)
             })
             .await?;
@@ -186,7 +188,10 @@ impl Volume {
         flags: XattrFlags,
     ) -> Result<(), Errno> {
         let (number, (space, name)) = (number_of(file)?, space_of(name)?);
+        let volume = file.volume.clone();
         self.run(move |mounted| {
+            let now = volume.begin_now();
+            volume.note_times(number, [None, None, Some(now), None]);
             let Some(value) = value else {
                 return mounted.remove_xattr(number, space, &name).map_err(attribute_errno);
             };
@@ -235,11 +240,13 @@ impl Volume {
         while at < range.end {
             // A part at a time: others wait meanwhile.
             let left = range.end - at;
+            let volume = file.volume.clone();
             let part = if moves { left } else { left.min(MOST_AT_ONCE - at % MOST_AT_ONCE) };
             available = self
                 .run(move |mounted| {
                     let needed = if reserves { missing(mounted, number, at, part)? } else { 0 };
                     let rest = available.checked_sub(needed).ok_or(Errno::ENOSPC)?;
+                    volume.note_change(number, volume.begin_now());
                     mounted.operate_inode_range(number, at, part, operation).map_err(errno)?;
                     Ok(rest)
                 })

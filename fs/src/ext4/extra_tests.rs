@@ -3,8 +3,8 @@
 
 use super::tests::{check, disk_of, image, make, mounted, names, read, write};
 use crate::extended::Store;
-use crate::inode::{Inode, NewContent, NewNode};
-use crate::metadata::NodeKind;
+use crate::inode::{AttributeChange, Inode, NewContent, NewNode};
+use crate::metadata::{NodeKind, Timestamp};
 use crate::pending::complete;
 use abi::Errno;
 use abi::fs::{AllocateFlags, RenameFlags, XattrFlags};
@@ -251,6 +251,51 @@ fn pages_of_mappings_are_written_back() {
             assert_eq!(read(&file, offset, text.len()).await, text.as_bytes());
         }
         drop((root, file));
+        complete(|| file_system.close()).await.unwrap();
+    });
+    check(path, &disk);
+}
+
+#[test]
+fn times_to_the_nanosecond_survive_another_mount() {
+    let path = image("times", 16);
+    let disk = disk_of(&path);
+    let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+    let mut told = Vec::new();
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let file = make(&root, "file", NewContent::Regular).await;
+        let change = AttributeChange {
+            accessed: Some(time(1_000_000_000, 123_456_789)),
+            modified: Some(time(5_000_000_000, 999_999_999)),
+            ..AttributeChange::default()
+        };
+        complete(|| file.set_attributes(&change)).await.unwrap();
+        let metadata = file.metadata();
+        assert_eq!(metadata.accessed, time(1_000_000_000, 123_456_789));
+        assert_eq!(metadata.modified, time(5_000_000_000, 999_999_999));
+        let written = make(&root, "written", NewContent::Regular).await;
+        write(&written, 0, b"text").await;
+        let before = written.metadata();
+        complete(|| written.sync()).await.unwrap();
+        assert_eq!(written.metadata().modified, before.modified);
+        for file in [&file, &written] {
+            let one = file.metadata();
+            told.push((one.accessed, one.modified, one.changed, one.born));
+        }
+        drop((root, file, written));
+        complete(|| file_system.close()).await.unwrap();
+        drop(file_system);
+
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        for (name, told) in [("file", told[0]), ("written", told[1])] {
+            let file = complete(|| root.lookup(name.as_bytes())).await.unwrap();
+            let one = file.metadata();
+            assert_eq!((one.accessed, one.modified, one.changed, one.born), told);
+        }
+        drop(root);
         complete(|| file_system.close()).await.unwrap();
     });
     check(path, &disk);

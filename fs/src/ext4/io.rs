@@ -4,12 +4,14 @@
 //! back meanwhile. What was read or written in small pieces, the metadata, stays in a cache of this
 //! mount, so that going through it again does not wait; every write goes to the disk before it is answered.
 
+use super::times::FixedTime;
 use crate::block::BlockDevice;
 use abi::Errno;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::heap::tree;
+use base::sync::{Mutex, rank};
 use base::task::{fibre, yield_now};
 use rsext4::{
     BlockIo, Clock, DeviceCapabilities, DeviceGeometry, EntropySource, Ext4Error, Ext4Result,
@@ -23,13 +25,19 @@ const MOST_CACHED: usize = 4 * LINE;
 /// Operations on the disk that are answered from memory before the core is given to others.
 const MOST_IN_A_ROW: u32 = 64;
 
-/// See the module.
-pub struct DiskIo {
-    device: Arc<BlockDevice>,
-    lines: BTreeMap<u64, Vec<u8>>,
+/// What is cached.
+struct Lines {
+    bytes: BTreeMap<u64, Vec<u8>>,
     /// The lines in the order in which they came.
     order: VecDeque<u64>,
-    most_lines: usize,
+    most: usize,
+}
+
+/// See the module. A clone shares the cache.
+#[derive(Clone)]
+pub struct DiskIo {
+    device: Arc<BlockDevice>,
+    lines: Arc<Mutex<Lines>>,
     in_a_row: u32,
 }
 
@@ -41,12 +49,32 @@ fn failed(error: Errno) -> Ext4Error {
     }
 }
 
+impl Lines {
+    fn keep(&mut self, line: u64, bytes: &[u8]) {
+        let mut copy = Vec::new();
+        if copy.try_reserve_exact(LINE).is_err() || self.order.try_reserve(1).is_err() {
+            return;
+        }
+        copy.extend_from_slice(bytes);
+        if tree::insert(&mut self.bytes, line, copy).is_none() {
+            self.order.push_back(line);
+        }
+        while self.order.len() > self.most {
+            if let Some(oldest) = self.order.pop_front() {
+                self.bytes.remove(&oldest);
+            }
+        }
+    }
+}
+
 impl DiskIo {
     /// The disk of a mount.
     pub fn new(device: Arc<BlockDevice>) -> DiskIo {
         // A sixty-fourth of the memory, within reason.
-        let most_lines = (base::memory::frame_counts().total / 64).clamp(128, 4096);
-        DiskIo { device, lines: BTreeMap::new(), order: VecDeque::new(), most_lines, in_a_row: 0 }
+        let most = (base::memory::frame_counts().total / 64).clamp(128, 4096);
+        let lines = Lines { bytes: BTreeMap::new(), order: VecDeque::new(), most };
+        let lines = Arc::new(Mutex::new(&rank::REMOTE_FILES, lines));
+        DiskIo { device, lines, in_a_row: 0 }
     }
 
     fn range(&self, sector: SectorId, length: usize) -> Ext4Result<u64> {
@@ -56,9 +84,36 @@ impl DiskIo {
         if end > self.device.size() { Err(Ext4Error::io()) } else { Ok(offset) }
     }
 
+    /// Reads bytes as the disk has them, through the cache.
+    pub fn peek(&self, offset: u64, into: &mut [u8]) -> Ext4Result<()> {
+        if offset.checked_add(into.len() as u64).is_none_or(|end| end > self.device.size()) {
+            return Err(Ext4Error::io());
+        }
+        for (line, within, range) in parts(offset, into.len()) {
+            let into = into.get_mut(range).ok_or_else(Ext4Error::io)?;
+            if !self.copy_line(line, within, into) {
+                let start = line * LINE as u64;
+                let mut bytes = [0; LINE];
+                let length = (self.device.size() - start).min(LINE as u64) as usize;
+                self.fetch(start, bytes.get_mut(..length).ok_or_else(Ext4Error::io)?)?;
+                if length == LINE {
+                    self.lines.lock().keep(line, &bytes);
+                }
+                into.copy_from_slice(&bytes[within..within + into.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies from a cached line; false when it is not cached.
+    fn copy_line(&self, line: u64, within: usize, into: &mut [u8]) -> bool {
+        let lines = self.lines.lock();
+        let bytes = lines.bytes.get(&line).and_then(|bytes| bytes.get(within..within + into.len()));
+        bytes.map(|bytes| into.copy_from_slice(bytes)).is_some()
+    }
+
     /// Reads from the disk itself.
-    fn fetch(&mut self, offset: u64, into: &mut [u8]) -> Ext4Result<()> {
-        self.in_a_row = 0;
+    fn fetch(&self, offset: u64, into: &mut [u8]) -> Ext4Result<()> {
         let (disk, start) = self.device.disk();
         let mut at = start + offset;
         for part in into.chunks_mut(disk.most_bytes()) {
@@ -67,22 +122,6 @@ impl DiskIo {
             at += part.len() as u64;
         }
         Ok(())
-    }
-
-    fn keep(&mut self, line: u64, bytes: &[u8]) {
-        let mut copy = Vec::new();
-        if copy.try_reserve_exact(LINE).is_err() || self.order.try_reserve(1).is_err() {
-            return;
-        }
-        copy.extend_from_slice(bytes);
-        if tree::insert(&mut self.lines, line, copy).is_none() {
-            self.order.push_back(line);
-        }
-        while self.order.len() > self.most_lines {
-            if let Some(oldest) = self.order.pop_front() {
-                self.lines.remove(&oldest);
-            }
-        }
     }
 
     /// Whether every line that a range touches lies on the disk as a whole.
@@ -120,21 +159,11 @@ impl BlockIo for DiskIo {
     fn read(&mut self, buffer: &mut [u8], sector: SectorId, _count: u32) -> Ext4Result<()> {
         let offset = self.range(sector, buffer.len())?;
         if !self.is_cachable(offset, buffer.len()) {
+            self.in_a_row = 0;
             return self.fetch(offset, buffer);
         }
         self.take_turns();
-        for (line, within, range) in parts(offset, buffer.len()) {
-            let into = buffer.get_mut(range).ok_or_else(Ext4Error::io)?;
-            if !self.lines.contains_key(&line) {
-                let mut bytes = [0; LINE];
-                self.fetch(line * LINE as u64, &mut bytes)?;
-                self.keep(line, &bytes);
-                into.copy_from_slice(&bytes[within..within + into.len()]);
-            } else if let Some(bytes) = self.lines.get(&line) {
-                into.copy_from_slice(&bytes[within..within + into.len()]);
-            }
-        }
-        Ok(())
+        self.peek(offset, buffer)
     }
 
     fn write(&mut self, buffer: &[u8], sector: SectorId, _count: u32) -> Ext4Result<()> {
@@ -153,18 +182,20 @@ impl BlockIo for DiskIo {
             }
         }
         let keeps = result.is_ok() && self.is_cachable(offset, buffer.len());
+        let mut lines = self.lines.lock();
         for (line, within, range) in parts(offset, buffer.len()) {
             let from = buffer.get(range).unwrap_or_default();
             if result.is_err() {
                 // Nobody knows what the disk has now.
-                self.lines.remove(&line);
-                self.order.retain(|other| *other != line);
-            } else if let Some(bytes) = self.lines.get_mut(&line) {
+                lines.bytes.remove(&line);
+                lines.order.retain(|other| *other != line);
+            } else if let Some(bytes) = lines.bytes.get_mut(&line) {
                 bytes[within..within + from.len()].copy_from_slice(from);
             } else if keeps && from.len() == LINE {
-                self.keep(line, from);
+                lines.keep(line, from);
             }
         }
+        drop(lines);
         result
     }
 
@@ -188,12 +219,12 @@ impl BlockIo for DiskIo {
     }
 }
 
-/// The time of day.
-pub struct WallClock;
+/// The time of day, or that of the operation that runs.
+pub struct WallClock(pub Arc<FixedTime>);
 
 impl Clock for WallClock {
     fn now(&self) -> Ext4Result<Ext4Timestamp> {
-        let now = crate::Timestamp::now();
+        let now = self.0.shown();
         Ok(Ext4Timestamp::new(now.seconds, now.nanoseconds))
     }
 }

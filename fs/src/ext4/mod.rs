@@ -17,6 +17,7 @@
 mod extra;
 mod io;
 mod operations;
+mod times;
 #[cfg(test)]
 mod extra_tests;
 #[cfg(test)]
@@ -34,11 +35,12 @@ use alloc::vec::Vec;
 use base::cpu::CpuId;
 use base::heap::tree;
 use base::panic::catch;
-use base::sync::{Mutex, rank};
+use base::sync::{Mutex, Once, rank};
 use base::task::fibre;
 use base::time;
 use base::wait::WaitQueue;
 use core::sync::atomic::{AtomicU64, Ordering};
+use times::{FixedTime, Times};
 use extra::{remove_hidden, remove_nameless};
 use io::{DiskIo, Random, WallClock};
 use rsext4::{
@@ -111,6 +113,9 @@ pub struct Volume {
     held: Mutex<BTreeMap<u32, Holding>>,
     /// Counts hidden names.
     nameless: AtomicU64,
+    /// What the crate's clock shows.
+    clock: Arc<FixedTime>,
+    times: Once<Times>,
 }
 
 /// An inode that somebody holds.
@@ -208,7 +213,9 @@ impl Volume {
         }
         device.claim()?;
         let (claimed, claimed_too) = (device.clone(), device.clone());
-        let begin = move || serve(&inner, device, options, reply);
+        let (io, clock) = (DiskIo::new(device.clone()), Arc::new(FixedTime::default()));
+        let (peeked, shown) = (io.clone(), clock.clone());
+        let begin = move || serve(&inner, (device, io), options, shown, reply);
         let spawned = fibre::spawn_blocking(terms.core, begin, move |_| {
             ending.has_ended();
             claimed.release();
@@ -220,9 +227,14 @@ impl Volume {
         answer(mounted).await?;
         let held = Mutex::new(&rank::REMOTE_FILES, BTreeMap::new());
         let nameless = AtomicU64::new(0);
-        let volume = Arc::new(Volume { shared, device: number, held, nameless });
+        let times = Once::new();
+        let volume = Arc::new(Volume { shared, device: number, held, nameless, clock, times });
+        let known = volume.clone();
         let (root, attributes) = volume
-            .run_holding(|mounted| mounted.inode(mounted.root_inode()).map_err(errno))
+            .run_holding(move |mounted| {
+                known.times.call_once(|| Times::new(peeked));
+                mounted.inode(mounted.root_inode()).map_err(errno)
+            })
             .await?;
         if attributes.metadata.kind != NodeKind::Directory {
             return Err(Errno::EIO);
@@ -251,11 +263,21 @@ impl Volume {
         let volume = self.clone();
         self.run(move |mounted| {
             let info = operation(mounted)?;
-            let attributes = attributes_of(&info, volume.device)?;
+            let attributes = volume.attributes_of(&info)?;
             // Before the next operation, which may take its last name.
             Ok((volume.hold(info.number.raw()), attributes))
         })
         .await
+    }
+
+    /// Attributes of an inode, with exact times. On the fibre alone.
+    fn attributes_of(&self, info: &InodeInfo) -> Result<Attributes, Errno> {
+        let mut attributes = attributes_of(info, self.device)?;
+        self.make_exact(info.number.raw(), &mut attributes.metadata);
+        if self.is_nameless(info.number.raw()) {
+            attributes.metadata.links = 0;
+        }
+        Ok(attributes)
     }
 
     fn hold(self: &Arc<Volume>, number: u32) -> Held {
@@ -423,9 +445,15 @@ impl Shared {
 }
 
 /// The fibre of a mount.
-fn serve(shared: &Shared, device: Arc<BlockDevice>, options: MountOptions, reply: Reply<()>) {
-    let services = MountServices::new(WallClock, Random, NoopObserver);
-    let mut mounted: Mounted = match Ext4::mount(DiskIo::new(device.clone()), services, options) {
+fn serve(
+    shared: &Shared,
+    (device, io): (Arc<BlockDevice>, DiskIo),
+    options: MountOptions,
+    clock: Arc<FixedTime>,
+    reply: Reply<()>,
+) {
+    let services = MountServices::new(WallClock(clock.clone()), Random, NoopObserver);
+    let mut mounted: Mounted = match Ext4::mount(io, services, options) {
         Ok(mounted) => mounted,
         Err(error) => {
             log::warn!("ext4 on {}: {error}", device.name());
@@ -468,6 +496,7 @@ fn serve(shared: &Shared, device: Arc<BlockDevice>, options: MountOptions, reply
             work(&mut mounted);
             numbers_of(&mounted)
         });
+        clock.release();
         if let Ok(numbers) = outcome {
             shared.queue.lock().statistics = numbers;
         } else {

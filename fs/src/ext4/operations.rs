@@ -1,7 +1,7 @@
 //! What `remote` asks an ext4 for: one function per question, each an operation of the fibre.
 
 use super::extra::{is_hidden, link_nameless};
-use super::{Held, Volume, attributes_of, errno, kind_of};
+use super::{Held, Volume, errno, kind_of};
 use crate::listing::Entry;
 use crate::metadata::{NodeKind, Timestamp};
 use crate::remote::server::{Attributes, Change, NewTime, is_plain_name};
@@ -55,29 +55,27 @@ impl Volume {
     }
 
     pub(crate) async fn attributes(&self, file: &Held) -> Result<Attributes, Errno> {
-        let (number, device) = (number_of(file)?, self.device);
-        let mut attributes = self
-            .run(move |mounted| attributes_of(&mounted.inode(number).map_err(errno)?, device))
-            .await?;
-        if self.is_nameless(number.raw()) {
-            attributes.metadata.links = 0;
-        }
-        Ok(attributes)
+        let (number, volume) = (number_of(file)?, file.volume.clone());
+        self.run(move |mounted| volume.attributes_of(&mounted.inode(number).map_err(errno)?)).await
     }
 
     pub(crate) async fn change(&self, file: &Held, change: &Change) -> Result<(), Errno> {
-        let (number, change) = (number_of(file)?, *change);
+        let (number, change, volume) = (number_of(file)?, *change, file.volume.clone());
         self.run(move |mounted| {
+            let now = volume.begin_now();
             if let Some(size) = change.size {
                 mounted.truncate_inode(number, size).map_err(errno)?;
             }
             let time = |time: Option<NewTime>| {
                 let time = match time? {
-                    NewTime::Now => Timestamp::now(),
+                    NewTime::Now => now,
                     NewTime::At(time) => time,
                 };
-                Some(Ext4Timestamp::new(time.seconds, time.nanoseconds))
+                Some(time)
             };
+            let disk = |time: Timestamp| Ext4Timestamp::new(time.seconds, time.nanoseconds);
+            let (accessed, modified) = (time(change.accessed), time(change.modified));
+            let cut = change.size.map(|_| now);
             let permissions = match change.mode {
                 Some(mode) => Some(FilePermissions::new(mode as u16 & 0o7777).map_err(errno)?),
                 None => None,
@@ -92,11 +90,13 @@ impl Volume {
             let update = InodeMetadataUpdate {
                 permissions,
                 owner,
-                atime: time(change.accessed),
-                mtime: time(change.modified),
+                atime: accessed.map(disk),
+                mtime: modified.map(disk),
                 ..InodeMetadataUpdate::default()
             };
-            mounted.update_inode_metadata(number, update).map(|_| ()).map_err(errno)
+            mounted.update_inode_metadata(number, update).map_err(errno)?;
+            volume.note_times(number, [accessed, modified.or(cut), Some(now), None]);
+            Ok(())
         })
         .await
     }
@@ -110,10 +110,12 @@ impl Volume {
     ) -> Result<(Held, Attributes), Errno> {
         const KIND: u32 = 0o170_000;
         let (directory, name) = (number_of(directory)?, copied(name)?);
+        let volume = self.clone();
         self.run_holding(move |mounted| {
             if is_hidden(directory, &name) {
                 return Err(Errno::EINVAL);
             }
+            let now = volume.begin_now();
             let context = MutationContext::new(owner.user, owner.group, 0, 0);
             let name = name_of(&name)?;
             let mode = FilePermissions::new(owner.mode as u16 & 0o7777).map_err(errno)?;
@@ -138,6 +140,10 @@ impl Volume {
                 }
             }
             .map_err(errno)
+            .inspect(|info| {
+                volume.note_times(info.number, [Some(now); 4]);
+                volume.note_change(directory, now);
+            })
         })
         .await
     }
@@ -154,6 +160,9 @@ impl Volume {
         }
         let volume = self.clone();
         self.run(move |mounted| {
+            let now = volume.begin_now();
+            volume.note_change(directory, now);
+            volume.note_times(file, [None, None, Some(now), None]);
             if let Some(index) = volume.take_nameless(file.raw()) {
                 return link_nameless(mounted, index, directory, name_of(&name)?)
                     .inspect_err(|_| volume.keep_nameless(file.raw(), index));
@@ -172,11 +181,14 @@ impl Volume {
         let (directory, name, volume) = (number_of(directory)?, copied(name)?, self.clone());
         self.run(move |mounted| {
             let name = name_of(&name)?;
+            let now = volume.begin_now();
             let outcome = match is_directory {
                 true => mounted.remove_empty_directory(directory, name),
                 false => mounted.unlink(directory, name),
             }
             .map_err(errno)?;
+            volume.note_change(directory, now);
+            volume.note_times(outcome.inode, [None, None, Some(now), None]);
             if outcome.requires_reap() {
                 volume.lost_its_name(mounted, outcome.inode.raw());
             }
@@ -202,7 +214,15 @@ impl Volume {
                 true => RenameOptions::EXCHANGE,
                 false => RenameOptions::REPLACE,
             };
+            let now = volume.begin_now();
             let outcome = mounted.rename(from, old, to, new, options).map_err(errno)?;
+            volume.note_change(from, now);
+            volume.note_change(to, now);
+            for (directory, name) in [(from, old), (to, new)] {
+                if let Ok(Some(info)) = mounted.lookup_child(directory, name) {
+                    volume.note_times(info.number, [None, None, Some(now), None]);
+                }
+            }
             if let Some(replaced) = outcome.replaced.filter(|replaced| replaced.requires_reap()) {
                 volume.lost_its_name(mounted, replaced.inode.raw());
             }
@@ -211,7 +231,8 @@ impl Volume {
                 let mode = FilePermissions::new(0).map_err(errno)?;
                 let number = DeviceNumber::new(0, 0).map_err(errno)?;
                 let kind = SpecialInodeKind::CharacterDevice(number);
-                mounted.create_special_inode(context, from, old, mode, kind).map_err(errno)?;
+                let made = mounted.create_special_inode(context, from, old, mode, kind);
+                volume.note_times(made.map_err(errno)?.number, [Some(now); 4]);
             }
             Ok(())
         })
@@ -242,9 +263,22 @@ impl Volume {
         .await
     }
 
-    pub(crate) async fn write(&self, file: &Held, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
-        let (number, bytes) = (number_of(file)?, copied(bytes)?);
-        self.run(move |mounted| mounted.write_inode(number, offset, &bytes).map_err(errno)).await
+    /// Writes bytes that were given at a time.
+    pub(crate) async fn write(
+        &self,
+        file: &Held,
+        offset: u64,
+        bytes: &[u8],
+        when: Timestamp,
+    ) -> Result<(), Errno> {
+        let (number, bytes, volume) = (number_of(file)?, copied(bytes)?, file.volume.clone());
+        self.run(move |mounted| {
+            volume.begin_at(when);
+            mounted.write_inode(number, offset, &bytes).map_err(errno)?;
+            volume.note_change(number, when);
+            Ok(())
+        })
+        .await
     }
 
     pub(crate) async fn sync(&self) -> Result<(), Errno> {

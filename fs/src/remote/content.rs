@@ -47,7 +47,8 @@ pub struct Content {
     next_chunk: u64,
     pub reader: Option<Arc<Handle>>,
     pub writer: Option<Arc<Handle>>,
-    pub(super) queue: VecDeque<(u64, Vec<u8>)>,
+    /// Offsets, bytes, and when they were given.
+    pub(super) queue: VecDeque<(u64, Vec<u8>, Timestamp)>,
     pub(super) queued: usize,
     /// Counts changes of the content: what was read before one must not become a page after it.
     epoch: u64,
@@ -68,13 +69,13 @@ impl Content {
     }
 
     /// Puts bytes at an offset into the queue.
-    pub(super) fn push(&mut self, (offset, bytes): (u64, Vec<u8>), remote: &Remote) {
+    pub(super) fn push(&mut self, (offset, bytes): (u64, Vec<u8>), when: Timestamp, remote: &Remote) {
         if bytes.is_empty() {
             return;
         }
         self.queued += bytes.len();
         remote.queued.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.queue.push_back((offset, bytes));
+        self.queue.push_back((offset, bytes, when));
     }
 
     /// Takes the pages of a range out, and how many of them were dirty.
@@ -442,7 +443,7 @@ impl Node {
     fn enqueue(&self, offset: Option<u64>, parts: Vec<Vec<u8>>) -> u64 {
         let mut state = self.state.lock();
         let start = offset.unwrap_or(state.metadata.size);
-        let mut at = start;
+        let (mut at, now) = (start, Timestamp::now());
         for bytes in parts {
             let end = at + bytes.len() as u64;
             for page in at / PAGE..end.div_ceil(PAGE) {
@@ -452,13 +453,10 @@ impl Node {
                 frame.write((from % PAGE) as usize, part.unwrap_or_default());
             }
             state.metadata.blocks += (bytes.len() as u64).div_ceil(512);
-            state.content.queued += bytes.len();
-            self.remote.queued.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            state.content.queue.push_back((at, bytes));
+            state.content.push((at, bytes), now, &self.remote);
             at = end;
         }
         if at > start {
-            let now = Timestamp::now();
             state.metadata.size = state.metadata.size.max(at);
             (state.metadata.modified, state.metadata.changed) = (now, now);
             let chunk = PAGE * CHUNK_PAGES;
@@ -509,8 +507,8 @@ impl Node {
                 }
                 next
             };
-            let Some((offset, bytes)) = next else { break };
-            let result = self.remote.server.write(&writer, offset, &bytes).await;
+            let Some((offset, bytes, when)) = next else { break };
+            let result = self.remote.server.write(&writer, offset, &bytes, when).await;
             self.remote.count_free(&writer).await;
             let mut state = self.state.lock();
             state.content.queued = state.content.queued.saturating_sub(bytes.len());
@@ -533,7 +531,6 @@ impl Node {
             let is_ours =
                 !state.content.is_writing() && state.metadata.size == attributes.metadata.size;
             if is_ours {
-                let attributes = self.remote.precise(&attributes, &state.metadata);
                 state.content.version = (attributes.metadata.size, attributes.metadata.modified);
                 state.metadata = attributes.metadata;
                 state.fetched_ns = time::now_ns();

@@ -121,7 +121,7 @@ impl Node {
         };
         mapped::protect(self.id(), &taken);
         let mut state = self.state.lock();
-        let size = state.metadata.size;
+        let (size, when) = (state.metadata.size, state.metadata.modified);
         let mut cleaned = 0;
         let mut part: (u64, Vec<u8>) = (0, Vec::new());
         for &index in &taken {
@@ -135,7 +135,7 @@ impl Node {
             let (at, bytes) = &mut part;
             if *at + bytes.len() as u64 != start || bytes.len() + PAGE_SIZE > PART {
                 let full = core::mem::replace(&mut part, (start, Vec::new()));
-                content.push(full, &self.remote);
+                content.push(full, when, &self.remote);
             }
             let bytes = &mut part.1;
             let from = bytes.len();
@@ -146,7 +146,7 @@ impl Node {
             frame.read(0, bytes.get_mut(from..).unwrap_or_default());
             cleaned += 1;
         }
-        state.content.push(part, &self.remote);
+        state.content.push(part, when, &self.remote);
         // What there was no memory for stays dirty. It is protected, which only costs a fault.
         let mut again = 0;
         for &index in taken.get(cleaned..).unwrap_or_default() {

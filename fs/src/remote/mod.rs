@@ -41,7 +41,7 @@ use crate::block::{BareDisk, BlockDevice};
 use crate::ext4::{Terms, Volume};
 use crate::inode::{FileSystem, FileSystemStatistics, Inode, anonymous_device, sync_with_all};
 use crate::listing::Entry;
-use crate::metadata::{Metadata, NodeKind, Timestamp};
+use crate::metadata::NodeKind;
 use crate::pending::{self, Answer};
 use abi::Errno;
 use abi::fs::{AllocateFlags, RenameFlags, XattrFlags};
@@ -309,23 +309,6 @@ impl Remote {
         {
             self.shared.lock().statistics = statistics;
         }
-    }
-
-    /// Attributes with the parts of a second that this kernel knows, where the server tells whole seconds.
-    fn precise(&self, told: &Attributes, known: &Metadata) -> Attributes {
-        let mut attributes = *told;
-        if self.server.has_whole_seconds() {
-            let precise = |told: &mut Timestamp, known: Timestamp| {
-                if told.seconds == known.seconds {
-                    *told = known;
-                }
-            };
-            precise(&mut attributes.metadata.accessed, known.accessed);
-            precise(&mut attributes.metadata.modified, known.modified);
-            precise(&mut attributes.metadata.changed, known.changed);
-            precise(&mut attributes.metadata.born, known.born);
-        }
-        attributes
     }
 
     /// The inode of a file that the server told of.

@@ -99,7 +99,6 @@ impl Node {
     /// The server has told of it again, perhaps by a newer handle.
     pub(super) fn found(&self, handle: Option<Handle>, attributes: &Attributes) {
         let mut state = self.state.lock();
-        let attributes = &self.remote.precise(attributes, &state.metadata);
         let old = handle.map(|handle| core::mem::replace(&mut state.handle, Arc::new(handle)));
         let before = state.metadata;
         state.fetched_ns = time::now_ns();

@@ -323,11 +323,17 @@ impl Server {
         }
     }
 
-    /// Writes all of `bytes` to an open file.
-    pub async fn write(&self, handle: &Handle, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+    /// Writes all of `bytes`, which were given at a time, to an open file.
+    pub async fn write(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        bytes: &[u8],
+        when: Timestamp,
+    ) -> Result<(), Errno> {
         match self {
             Server::Nine(client) => client.write(fid(handle)?, offset, bytes).await,
-            Server::Ext4(volume) => volume.write(held(handle)?, offset, bytes).await,
+            Server::Ext4(volume) => volume.write(held(handle)?, offset, bytes, when).await,
             Server::Disk(disk) => disk.write(offset, bytes).await,
         }
     }
@@ -403,11 +409,6 @@ impl Server {
 
     /// Whether nobody but this kernel writes there.
     pub fn is_ours_alone(&self) -> bool {
-        matches!(self, Server::Ext4(_))
-    }
-
-    /// Whether times come without the parts of a second.
-    pub fn has_whole_seconds(&self) -> bool {
         matches!(self, Server::Ext4(_))
     }
 }

@@ -27,6 +27,8 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("disk-in-use", disk_in_use),
     ("ext4-under-load", ext4_under_load),
     ("ext4-is-left-clean", ext4_is_left_clean),
+    ("ext4-content", ext4_content),
+    ("share-content", share_content),
     ("ext4-full", ext4_full),
     ("ext4-power-cuts", ext4_power_cuts),
     ("ext4-on-a-failing-disk", ext4_on_a_failing_disk),
@@ -180,6 +182,34 @@ fn ext4_is_left_clean(bench: &Bench, directory: &Path) -> Result<()> {
     check(&image)?;
     ensure!(file_on(&image, "/kept")? == b"kept\n", "kept differs");
     Ok(())
+}
+
+/// The cases of system calls about files on an ext4.
+fn ext4_content(bench: &Bench, directory: &Path) -> Result<()> {
+    let image = image_of(directory, 64, &["-b", "4096"])?;
+    cases(bench, &["--disk", text(&image)], "mount -t ext4 /dev/vda /tmp; chmod 1777 /tmp", "content xattr")?;
+    check(&image)
+}
+
+/// Shared mappings of files of the host.
+fn share_content(bench: &Bench, directory: &Path) -> Result<()> {
+    let share = format!("{}:/mnt", directory.display());
+    let names = "a_shared_mapping_writes_to_the_file two_processes_share_a_mapping \
+        a_private_mapping_keeps_its_writes rights_of_a_mapping_come_and_go \
+        past_the_end_is_a_bus_error bytes_past_the_end_of_the_last_page_are_not_kept";
+    cases(bench, &["--share", &share], "mount --bind /mnt /tmp", &format!("'content {names}'"))
+}
+
+/// Runs programs of tests/syscall in the guest, with /tmp as `prepare` makes it.
+fn cases(bench: &Bench, options: &[&str], prepare: &str, programs: &str) -> Result<()> {
+    super::syscall::build(bench)?;
+    let added = format!("{}:/tests", bench.programs().display());
+    let options = [options, &["--file", &added]].concat();
+    let script = format!(
+        "{prepare}; cd /tmp; for one in {programs}; do /tests/musl/$one < /dev/null > /said 2>&1 || \
+         grep -v -e '^ok' -e '^skip' /said; done; cd /; echo done"
+    );
+    shell(bench, &options, &script, "done\n")
 }
 
 fn ext4_full(bench: &Bench, directory: &Path) -> Result<()> {
