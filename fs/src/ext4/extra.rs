@@ -143,8 +143,7 @@ impl Volume {
                 let name = hidden_name(index);
                 let (root, name) = (mounted.root_inode(), name_of(&name)?);
                 let mode = FilePermissions::new(owner.mode as u16 & 0o7777).map_err(errno)?;
-                let info =
-                    mounted.create_regular_file(context, root, name, mode).map_err(errno)?;
+                let info = mounted.create_regular_file(context, root, name, mode).map_err(errno)?;
                 if !is_linkable {
                     // It is held below, and given back after that.
                     let _ = mounted.unlink(root, name).map_err(errno)?;
@@ -263,9 +262,8 @@ impl Volume {
             let mut at = offset;
             while at < size {
                 let target = FileExtentTarget::Data;
-                let map = mounted
-                    .inode_extents(number, at, size - at, target, EXTENTS)
-                    .map_err(errno)?;
+                let map =
+                    mounted.inode_extents(number, at, size - at, target, EXTENTS).map_err(errno)?;
                 for extent in &map.extents {
                     let end = extent.logical_start.saturating_add(extent.length);
                     // What is only reserved reads as zeros.

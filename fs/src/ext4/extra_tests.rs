@@ -17,7 +17,12 @@ fn store(inode: &Arc<dyn Inode>) -> &dyn Store {
     inode.extended().unwrap()
 }
 
-async fn set(inode: &Arc<dyn Inode>, name: &str, value: Option<&[u8]>, flags: u32) -> Result<(), Errno> {
+async fn set(
+    inode: &Arc<dyn Inode>,
+    name: &str,
+    value: Option<&[u8]>,
+    flags: u32,
+) -> Result<(), Errno> {
     let flags = XattrFlags::from_bits(flags).unwrap();
     complete(|| store(inode).set(name.as_bytes(), value, flags)).await
 }

@@ -15,13 +15,13 @@
 //! further operation answers `EIO`, and the disk is left as the journal has it.
 
 mod extra;
-mod io;
-mod operations;
-mod times;
 #[cfg(test)]
 mod extra_tests;
+mod io;
+mod operations;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use crate::block::BlockDevice;
 use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
@@ -40,13 +40,13 @@ use base::task::fibre;
 use base::time;
 use base::wait::WaitQueue;
 use core::sync::atomic::{AtomicU64, Ordering};
-use times::{FixedTime, Times};
 use extra::{remove_hidden, remove_nameless};
 use io::{DiskIo, Random, WallClock};
 use rsext4::{
     DirectoryEntryType, Ext4, Ext4Error, Ext4ErrorKind, InodeInfo, InodeNumber, MountOptions,
     MountServices, MountedServices, NoopObserver,
 };
+use times::{FixedTime, Times};
 
 type Mounted = Ext4<DiskIo, MountedServices<Random, NoopObserver>>;
 type Work = Box<dyn FnOnce(&mut Mounted) + Send>;

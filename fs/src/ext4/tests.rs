@@ -110,7 +110,11 @@ pub(super) fn check(path: PathBuf, disk: &MemoryDisk) {
     std::fs::remove_file(&path).unwrap();
 }
 
-pub(super) async fn make(directory: &Arc<dyn Inode>, name: &str, content: NewContent<'_>) -> Arc<dyn Inode> {
+pub(super) async fn make(
+    directory: &Arc<dyn Inode>,
+    name: &str,
+    content: NewContent<'_>,
+) -> Arc<dyn Inode> {
     let new = NewNode { content, mode: 0o755, user: 1000, group: 100 };
     complete(|| directory.create(name.as_bytes(), &new)).await.unwrap()
 }

@@ -176,9 +176,8 @@ impl Volume {
     pub(super) fn make_exact(&self, number: u32, metadata: &mut Metadata) {
         let Some(times) = self.times.get() else { return };
         let known = times.known.lock().get(&number).copied().unwrap_or_default();
-        let is_same = |told: Timestamp, exact: Timestamp| {
-            told.seconds as u32 == exact.seconds as u32
-        };
+        let is_same =
+            |told: Timestamp, exact: Timestamp| told.seconds as u32 == exact.seconds as u32;
         let told = [metadata.accessed, metadata.modified, metadata.changed, metadata.born];
         let is_complete = known
             .iter()

@@ -69,7 +69,12 @@ impl Content {
     }
 
     /// Puts bytes at an offset into the queue.
-    pub(super) fn push(&mut self, (offset, bytes): (u64, Vec<u8>), when: Timestamp, remote: &Remote) {
+    pub(super) fn push(
+        &mut self,
+        (offset, bytes): (u64, Vec<u8>),
+        when: Timestamp,
+        remote: &Remote,
+    ) {
         if bytes.is_empty() {
             return;
         }

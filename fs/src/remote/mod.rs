@@ -55,9 +55,9 @@ use base::heap::tree;
 use base::memory::Frame;
 use base::sync::{Mutex, rank};
 use base::{task, time};
+use content::PAGE;
 use core::future::Future;
 use core::sync::atomic::{AtomicU64, Ordering};
-use content::PAGE;
 use nine::Client;
 use server::{Change, Handle, Server};
 
@@ -465,8 +465,7 @@ impl RemoteFs {
         let shared = Mutex::new(&rank::REMOTE_FILES, shared);
         let changes = Mutex::new(&rank::TREE_CHANGE, ());
         let (queued, dirty) = (AtomicU64::new(0), AtomicU64::new(0));
-        let remote =
-            Arc::new(Remote { server, device, options, changes, shared, queued, dirty });
+        let remote = Arc::new(Remote { server, device, options, changes, shared, queued, dirty });
         let root = remote.node_of(handle, attributes);
         let file_system = Arc::new(RemoteFs { remote, root });
         let known: Arc<dyn FileSystem> = file_system.clone();

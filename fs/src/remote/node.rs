@@ -114,8 +114,7 @@ impl Node {
         state.metadata = attributes.metadata;
         let version = (attributes.metadata.size, attributes.metadata.modified);
         // On a disk nobody else changes anything.
-        let has_changed =
-            state.content.version != version && !self.remote.server.is_ours_alone();
+        let has_changed = state.content.version != version && !self.remote.server.is_ours_alone();
         state.content.version = version;
         let dropped = if has_changed { state.content.take_pages() } else { BTreeMap::new() };
         if has_changed {

@@ -24,8 +24,8 @@ use policy::table::number;
 use crate::call::{self, Call, Pace, SysResult, in_turns};
 use crate::memory::{
     AddressSpace, AreaFlags, Backing, FileSource, LimitValues, MapRequest, Object, PAGE,
-    PAGES_AT_ONCE, PageSource as _, Place, SharedStore, USER_END, UserMemory, is_page_aligned, is_user_range,
-    page_ceil, page_floor,
+    PAGES_AT_ONCE, PageSource as _, Place, SharedStore, USER_END, UserMemory, is_page_aligned,
+    is_user_range, page_ceil, page_floor,
 };
 use crate::process::Pid;
 use crate::process::limits::{Limits, Resource};
