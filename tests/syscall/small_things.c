@@ -234,6 +234,66 @@ CASE(files_of_a_process)
     slurp("/proc/self/stack", text, sizeof text);
 }
 
+static void put(const char *path, const char *text, int error)
+{
+    int file = open(path, O_WRONLY);
+    CHECK_OK(file);
+    if (error)
+        CHECK_ERRNO(write(file, text, strlen(text)), error);
+    else
+        CHECK_EQ(write(file, text, strlen(text)), strlen(text));
+    CHECK_OK(close(file));
+}
+
+CASE(the_older_scale_of_whom_to_kill_first)
+{
+    char text[64];
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        put("/proc/self/oom_adj", "5\n", 0);
+        slurp("/proc/self/oom_score_adj", text, sizeof text);
+        CHECK_EQ(atoi(text), 294);
+        put("/proc/self/oom_adj", "15", 0);
+        slurp("/proc/self/oom_score_adj", text, sizeof text);
+        CHECK_EQ(atoi(text), 1000);
+        slurp("/proc/self/oom_adj", text, sizeof text);
+        CHECK_EQ(atoi(text), 15);
+        put("/proc/self/oom_score_adj", "294", 0);
+        slurp("/proc/self/oom_adj", text, sizeof text);
+        CHECK_EQ(atoi(text), 4);
+        put("/proc/self/oom_adj", "16", EINVAL);
+        put("/proc/self/oom_adj", "-18", EINVAL);
+        put("/proc/self/oom_adj", "x", EINVAL);
+        _exit(0);
+    }
+    CHECK_EXITED(child, 0);
+}
+
+CASE(mounts_and_sets_of_a_process)
+{
+    static char text[65536];
+    slurp("/proc/self/mountstats", text, sizeof text);
+    CHECK(strncmp(text, "device ", 7) == 0);
+    CHECK(strstr(text, " mounted on /proc with fstype proc\n") != NULL);
+    if (access("/proc/self/cpuset", F_OK) == 0 || getenv("FERRY_GUEST")) {
+        slurp("/proc/self/cpuset", text, sizeof text);
+        CHECK(strcmp(text, "/\n") == 0);
+    }
+}
+
+CASE(devices_by_number)
+{
+    struct stat found;
+    scratch();
+    CHECK_OK(mkdir("sys", 0755));
+    CHECK_OK(mount("sysfs", "sys", "sysfs", 0, NULL));
+    CHECK_OK(stat("sys/dev/block", &found));
+    CHECK(S_ISDIR(found.st_mode));
+    CHECK_OK(stat("sys/dev/char", &found));
+    CHECK(S_ISDIR(found.st_mode));
+    CHECK_OK(umount("sys"));
+}
+
 CASE(the_configuration_is_packed)
 {
     unsigned char head[3];

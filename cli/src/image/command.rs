@@ -21,6 +21,9 @@ pub struct Arguments {
     /// Add a file or directory of the host, and what the programs in it need.
     #[arg(long = "file", value_name = "HOST[:GUEST]", value_parser = AddedFile::parse)]
     files: Vec<AddedFile>,
+    /// Add the files of an installed Debian package, and what its programs need.
+    #[arg(long = "package", value_name = "NAME")]
+    packages: Vec<String>,
     /// Start from a prepared root file system instead of the default one.
     #[arg(long, value_name = "DIR|FILE.cpio")]
     rootfs: Option<PathBuf>,
@@ -37,6 +40,9 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     };
     for file in &arguments.files {
         image.add_file(file)?;
+    }
+    for package in &arguments.packages {
+        image.add_package(package)?;
     }
     for program in &arguments.programs {
         image.locate_program(program, Path::new("/"), GUEST_PATH)?;

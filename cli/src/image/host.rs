@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::elf::{Kind, inspect};
-use super::libraries::{Loaded, Search};
+use super::libraries::{Loaded, Search, mentioned_libraries};
 use super::tree::{Content, Node, Tree, components_reversed, file_type};
 
 /// Symbolic links that one path of the host may lead through.
@@ -73,6 +73,29 @@ impl<'tree> Packer<'tree> {
             self.insert(&Path::new("/").join(guest), node)?;
         }
         self.add_needs(&host, INTERPRETER_DEPTH);
+        Ok(())
+    }
+
+    /// Packs the files, links and folders of a list, each at its own path, and what the programs
+    /// among them need. What is listed and not there is a warning.
+    pub fn add_listed(&mut self, paths: &[PathBuf]) -> Result<()> {
+        for path in paths {
+            match fs::symlink_metadata(path) {
+                Ok(metadata) if metadata.is_dir() => {
+                    self.tree.ensure_directory(path, metadata.mode() & 0o7777)?;
+                }
+                // A link may lead into another package, which may be absent.
+                Ok(metadata) if metadata.is_symlink() && !path.exists() => {
+                    let node = self.node(path, &metadata)?;
+                    self.insert(path, node)?;
+                }
+                Ok(_) => {
+                    self.add_at_own_path(path)?;
+                    self.add_needs(path, INTERPRETER_DEPTH);
+                }
+                Err(error) => self.warnings.push(format!("{}: {error}", path.display())),
+            }
+        }
         Ok(())
     }
 
@@ -153,7 +176,12 @@ impl<'tree> Packer<'tree> {
                 if let Some(interpreter) = program.needs.interpreter.clone() {
                     self.add_or_warn(&interpreter, path);
                 }
-                self.add_libraries(&mut vec![program]);
+                let is_dynamic = !program.needs.libraries.is_empty();
+                let mut chain = vec![program];
+                self.add_libraries(&mut chain);
+                if is_dynamic {
+                    self.add_opened_by_name(&mut chain);
+                }
             }
             Ok(Kind::Script(interpreter, argument)) if depth > 0 => {
                 self.add_interpreter(&interpreter, path, depth);
@@ -218,7 +246,26 @@ impl<'tree> Packer<'tree> {
             }
             chain.push(Loaded { path: found.path, needs: found.needs });
             self.add_libraries(chain);
+            self.add_opened_by_name(chain);
             chain.pop();
+        }
+    }
+
+    /// Packs the libraries that the last file of the chain mentions by name, as for `dlopen`, and that
+    /// this machine has. Whether the program opens them is not known, so absent ones are no warning.
+    fn add_opened_by_name(&mut self, chain: &mut Vec<Loaded>) {
+        let Some(requester) = chain.last().cloned() else { return };
+        for name in mentioned_libraries(&requester.path) {
+            if requester.needs.libraries.contains(&name) {
+                continue;
+            }
+            let Some(found) = self.search.find(&name, chain) else { continue };
+            if self.finished.insert(found.path.clone()) {
+                self.add_or_warn(&found.path, &requester.path);
+                chain.push(Loaded { path: found.path, needs: found.needs });
+                self.add_libraries(chain);
+                chain.pop();
+            }
         }
     }
 

@@ -20,6 +20,9 @@ const DEFAULT_DIRECTORIES: &[&str] = &[
     "/usr/lib",
 ];
 
+/// Larger files are not searched for names of libraries, in bytes.
+const LARGEST_SEARCHED: u64 = 64 << 20;
+
 /// How deep `include` lines of `ld.so.conf` may nest.
 const INCLUDE_DEPTH: usize = 8;
 
@@ -134,6 +137,41 @@ fn expand(directory: &str, loaded: &Loaded) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Names of libraries, as `libx.so.1`, that stand as strings of their own in an ELF file: it may open
+/// them by name. Of the C library only what threads need is told; it names libraries of the network
+/// otherwise. A file that cannot be read, or is larger than 64 MiB, gives none.
+pub fn mentioned_libraries(path: &Path) -> Vec<String> {
+    if path.file_name().is_some_and(|name| name == "libc.so.6") {
+        return vec!["libgcc_s.so.1".to_string()];
+    }
+    if !fs::metadata(path).is_ok_and(|file| file.len() <= LARGEST_SEARCHED) {
+        return Vec::new();
+    }
+    let Ok(bytes) = fs::read(path) else { return Vec::new() };
+    let strings = bytes.split(|byte| *byte == 0).filter(|string| string.starts_with(b"lib"));
+    let mut names: Vec<String> = strings
+        .filter_map(|string| std::str::from_utf8(string).ok())
+        .filter(|name| is_library_name(name))
+        .map(str::to_string)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// `libNAME.so`, with or without a version.
+fn is_library_name(name: &str) -> bool {
+    let plain = |text: &str| {
+        text.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-_.".contains(letter))
+    };
+    name.split_once(".so").is_some_and(|(stem, version)| {
+        let is_version = version
+            .strip_prefix('.')
+            .is_some_and(|digits| digits.split('.').all(|part| part.parse::<u32>().is_ok()));
+        stem.len() > 3 && plain(stem) && (version.is_empty() || is_version)
+    })
+}
+
 /// Collects the directories of an `ld.so.conf`. Files that are missing or unreadable give nothing.
 fn read_configuration(file: &Path, depth: usize, directories: &mut Vec<PathBuf>) {
     let Ok(text) = fs::read_to_string(file) else { return };
@@ -207,6 +245,16 @@ mod tests {
         let needs = Needs { runpath: Some(vec!["$ORIGIN".to_string()]), ..Needs::default() };
         let program = loaded(directory.path().join("program").to_str().unwrap(), needs);
         assert_eq!(Search::default().find("libown.so", &[program]).unwrap().path, copy);
+    }
+
+    #[test]
+    fn names_of_libraries_are_found_among_strings() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("program");
+        fs::write(&file, b"x\0libz.so.1\0libz.so.1\0liba-b.so\0no libc.so.6\0lib.so\0libx.so.y\0")
+            .unwrap();
+        assert_eq!(mentioned_libraries(&file), ["liba-b.so", "libz.so.1"]);
+        assert_eq!(mentioned_libraries(&directory.path().join("none")), Vec::<String>::new());
     }
 
     #[test]

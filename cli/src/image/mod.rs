@@ -9,7 +9,9 @@ mod default_root;
 mod elf;
 mod host;
 mod libraries;
+mod package;
 pub mod program;
+mod shims;
 mod tree;
 
 use std::fs::File;
@@ -139,6 +141,12 @@ impl Image {
     /// Adds a file or directory of the host and what the programs in it need.
     pub fn add_file(&mut self, file: &AddedFile) -> Result<()> {
         self.pack(|packer| packer.add_file(&file.host, file.guest.as_deref()))
+    }
+
+    /// Adds the files of an installed Debian package, and what its programs need.
+    pub fn add_package(&mut self, name: &str) -> Result<()> {
+        let files = package::files(name)?;
+        self.pack(|packer| packer.add_listed(&files))
     }
 
     /// Adds a program of the host and what it needs.

@@ -12,6 +12,7 @@ use anyhow::Result;
 
 use super::elf::{Kind, inspect};
 use super::host::find_in_path;
+use super::shims::behind;
 use super::{Base, Image};
 use crate::status::{self, NotStarted};
 
@@ -41,13 +42,27 @@ impl Image {
         };
         match (on_host, in_guest) {
             (Some(path), _) => {
+                let path = behind(&path).unwrap_or(path);
                 refuse_what_cannot_run(&path)?;
                 self.add_program(&path)?;
+                self.warn_of_missing_folders(name, &path);
                 Ok(path)
             }
             (None, Some(path)) => Ok(path),
             (None, None) if has_slash(name) => Err(not_found(name, "there")),
             (None, None) => Err(not_found(name, "in PATH, and not an applet of busybox either")),
+        }
+    }
+
+    /// Interpreters find their own libraries beside themselves: says so when those are not packed.
+    fn warn_of_missing_folders(&mut self, name: &Path, program: &Path) {
+        let Some(folder) = folder_of_interpreter(program) else { return };
+        if self.find(&folder).is_none() {
+            let (name, folder) = (name.display(), folder.display());
+            self.warnings.push(format!(
+                "{name} reads {folder}, which is not packed: add --file {folder} or --package NAME, \
+                 or use --root host"
+            ));
         }
     }
 
@@ -58,6 +73,23 @@ impl Image {
         }
         search_path.split(':').map(|place| directory.join(place).join(name)).find(is_file)
     }
+}
+
+/// The folder of the host with the libraries of an interpreter at `program`.
+fn folder_of_interpreter(program: &Path) -> Option<PathBuf> {
+    let real = fs::canonicalize(program).ok()?;
+    let prefix = real.parent()?.parent()?;
+    let name = real.file_name()?.to_str()?;
+    let folder = if name.starts_with("python") {
+        prefix.join("lib").join(name)
+    } else if name.starts_with("ruby") {
+        prefix.join("lib/ruby")
+    } else if name.starts_with("perl") {
+        prefix.join("share/perl")
+    } else {
+        return None;
+    };
+    folder.is_dir().then_some(folder)
 }
 
 fn has_slash(name: &Path) -> bool {
@@ -125,6 +157,20 @@ mod tests {
     fn what_cannot_run_gives_126() {
         assert_eq!(status_of("/etc"), 126);
         assert_eq!(status_of("/etc/passwd"), 126);
+    }
+
+    #[test]
+    fn folders_of_interpreters_are_beside_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("bin")).unwrap();
+        fs::create_dir_all(root.join("lib/python3.9")).unwrap();
+        fs::write(root.join("bin/python3.9"), "").unwrap();
+        fs::write(root.join("bin/tool"), "").unwrap();
+        std::os::unix::fs::symlink("python3.9", root.join("bin/python3")).unwrap();
+        let folder = folder_of_interpreter(&root.join("bin/python3"));
+        assert_eq!(folder, Some(root.join("lib/python3.9")));
+        assert_eq!(folder_of_interpreter(&root.join("bin/tool")), None);
     }
 
     #[test]

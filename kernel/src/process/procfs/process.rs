@@ -126,7 +126,9 @@ enum Item {
         is_information: bool,
     },
     Tasks,
-    KillPreference,
+    KillPreference {
+        is_old_scale: bool,
+    },
     Name,
     Memory,
     PageMap,
@@ -140,6 +142,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("cgroup", Item::Text(status::control_group, 0o444)),
     ("cmdline", Item::Text(status::command_line, 0o444)),
     ("comm", Item::Name),
+    ("cpuset", Item::Text(status::processor_set, 0o444)),
     ("cwd", Item::Place(|_, inside| Some(inside.directory.current()))),
     ("environ", Item::Private(status::environment, 0o400)),
     ("exe", Item::Place(|process, _| process.executable())),
@@ -156,8 +159,10 @@ const ITEMS: &[(&str, Item)] = &[
     ("mem", Item::Memory),
     ("mountinfo", Item::Text(status::mount_information, 0o444)),
     ("mounts", Item::Text(status::mounts, 0o444)),
+    ("mountstats", Item::Text(status::mount_statistics, 0o400)),
+    ("oom_adj", Item::KillPreference { is_old_scale: true }),
     ("oom_score", Item::Text(status::kill_score, 0o444)),
-    ("oom_score_adj", Item::KillPreference),
+    ("oom_score_adj", Item::KillPreference { is_old_scale: false }),
     ("pagemap", Item::PageMap),
     ("projid_map", Item::Text(status::identity_map, 0o644)),
     ("personality", Item::Text(status::personality, 0o400)),
@@ -208,8 +213,9 @@ impl Home {
                     .open_to(pid)
             }
             Item::Tasks => Entry::directory(number, Arc::new(Tasks { subject })),
-            Item::KillPreference => {
-                Entry::file(number, Arc::new(KillPreference { subject })).with_mode(0o644)
+            Item::KillPreference { is_old_scale } => {
+                let content = KillPreference { subject, is_old_scale };
+                Entry::file(number, Arc::new(content)).with_mode(0o644)
             }
             Item::Memory => {
                 Entry::file(number, Arc::new(memory::Memory { subject })).with_mode(0o600)
@@ -394,12 +400,26 @@ impl Content for Name {
 /// `oom_score_adj`: kept for the choice of whom to end when memory is short.
 struct KillPreference {
     subject: Subject,
+    /// `oom_adj`, whose values are from -17 to 15 and where -17 is what -1000 is in the other.
+    is_old_scale: bool,
+}
+
+/// The values of `oom_adj`; its least one keeps a process from being chosen.
+const OLD_SCALE: core::ops::RangeInclusive<i32> = -17..=15;
+
+fn from_old_scale(value: i32) -> i32 {
+    if value == *OLD_SCALE.end() { 1000 } else { value * 1000 / -OLD_SCALE.start() }
+}
+
+fn to_old_scale(value: i32) -> i32 {
+    if value == 1000 { *OLD_SCALE.end() } else { value * -OLD_SCALE.start() / 1000 }
 }
 
 impl Content for KillPreference {
     fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
         use core::sync::atomic::Ordering;
         let value = self.subject.process()?.kill_preference.load(Ordering::Relaxed);
+        let value = if self.is_old_scale { to_old_scale(value) } else { value };
         Ok(alloc::format!("{value}\n").into_bytes())
     }
 
@@ -407,14 +427,22 @@ impl Content for KillPreference {
         use core::sync::atomic::Ordering;
         let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
         let value: i32 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
-        if !(-1000..=1000).contains(&value) {
+        let scale = if self.is_old_scale { OLD_SCALE } else { -1000..=1000 };
+        if !scale.contains(&value) {
             return Err(Errno::EINVAL);
         }
+        let value = if self.is_old_scale { from_old_scale(value) } else { value };
         let process = self.subject.process()?;
-        if writer.is_capable(Capability::Resource) {
-            process.least_kill_preference.store(value, Ordering::Relaxed);
-        } else if value < process.least_kill_preference.load(Ordering::Relaxed) {
-            return Err(Errno::EACCES);
+        let least = match self.is_old_scale {
+            true => &process.kill_preference,
+            false => &process.least_kill_preference,
+        };
+        if !writer.is_capable(Capability::Resource) {
+            if value < least.load(Ordering::Relaxed) {
+                return Err(Errno::EACCES);
+            }
+        } else if !self.is_old_scale {
+            least.store(value, Ordering::Relaxed);
         }
         process.kill_preference.store(value, Ordering::Relaxed);
         Ok(bytes.len())

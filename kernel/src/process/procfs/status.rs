@@ -34,6 +34,11 @@ pub(super) fn control_group(subject: &Subject) -> Generated {
     subject.process().map(|_| b"0::/\n".to_vec())
 }
 
+/// `cpuset`: there is one set of processors.
+pub(super) fn processor_set(subject: &Subject) -> Generated {
+    subject.process().map(|_| b"/\n".to_vec())
+}
+
 pub(super) fn waiting_place(subject: &Subject) -> Generated {
     subject.process().map(|_| b"0".to_vec())
 }
@@ -518,6 +523,19 @@ pub(super) fn mounts(subject: &Subject) -> Generated {
         text.bytes(b" ");
         escaped(&mut text, &mount.path);
         put!(text, " {} {} 0 0\n", mount.type_name, mount.options);
+    }
+    Ok(text.0)
+}
+
+pub(super) fn mount_statistics(subject: &Subject) -> Generated {
+    let root = subject.thread()?.directory().root();
+    let mut text = Text::default();
+    for mount in fs::mount::list(&root) {
+        text.bytes(b"device ");
+        escaped(&mut text, mount.source.as_bytes());
+        text.bytes(b" mounted on ");
+        escaped(&mut text, &mount.path);
+        put!(text, " with fstype {}\n", mount.type_name);
     }
     Ok(text.0)
 }

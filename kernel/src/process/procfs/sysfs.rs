@@ -67,12 +67,21 @@ const ROOT: &[(&str, MakeEntry)] = &[
     ("block", |number| directory(number, 2, &[])),
     ("bus", |number| directory(number, 3, &[])),
     ("class", |number| directory(number, 4, &[])),
+    ("dev", |number| directory(number, 0x60, DEVICE_NUMBERS)),
     ("devices", |number| {
         directory(number, 5, &[("system", |number| directory(number, 6, SYSTEM))])
     }),
+    ("firmware", |number| directory(number, 0x63, &[])),
     ("fs", |number| directory(number, 7, &[("cgroup", |number| directory(number, 8, &[]))])),
     ("kernel", |number| directory(number, 9, KERNEL)),
     ("module", |number| directory(number, 10, &[])),
+    ("power", |number| directory(number, 0x64, &[])),
+];
+
+/// `dev`: devices by number.
+const DEVICE_NUMBERS: &[(&str, MakeEntry)] = &[
+    ("block", |number| directory(number, 0x61, &[])),
+    ("char", |number| directory(number, 0x62, &[])),
 ];
 
 const SYSTEM: &[(&str, MakeEntry)] = &[
