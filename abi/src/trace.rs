@@ -13,7 +13,7 @@ pub mod ring;
 
 pub use duration::{Duration, LONGEST};
 pub use file::{Block, Chunk, End, HEADER_BYTES, Header, HeaderError, Origin, VERSION, checksum};
-pub use kinds::{EventKind, LockScheme, Path};
+pub use kinds::{EventKind, Events, LockScheme, Path};
 pub use record::{
     Call, Event, Lock, MAX_APPLICATION, MAX_CALL, MAX_CORE, MAX_STAMP, Record, RecordError,
 };

@@ -138,6 +138,12 @@ fn a_trace_is_simulated_on_other_cores_and_locks() {
     assert_eq!(sweep.lines().filter(|line| line.contains("giant-clh")).count(), 3, "{sweep}");
     let costs = folder.prints(&["sim", "calibrate", "a.trace", "a.trace"]);
     assert!(costs.contains("data_transfer = 0.0"), "{costs}");
+    assert!(sweep.contains("calls/s"));
+    folder.prints(&["sim", "sweep", "a.toml", "--cores", "2,4", "--html", "sweep.html"]);
+    let page = folder.read("sweep.html");
+    assert!(page.contains("<polyline") && !page.contains("<script") && !page.contains("NaN"));
+    folder.prints(&["sim", "run", "a.toml", "--html", "run.html"]);
+    assert!(folder.read("run.html").contains("core 1"));
     let explained = folder.prints(&["sim", "explain", "a.toml"]);
     assert!(explained.contains("applications themselves are the bound"), "{explained}");
 }
@@ -167,4 +173,35 @@ fn configurations_that_are_wrong_are_refused_with_the_key() {
         let message = folder.fails(STATUS_USAGE, &["sim", "run", "a.toml"]);
         assert!(message.contains(what), "{message}");
     }
+}
+
+/// A stand-in for Slurm: two nodes that share the folder and take the tasks of the array in turn.
+#[test]
+fn a_sweep_by_tasks_of_an_array_yields_the_table_of_one_machine() {
+    let folder = Folder::new();
+    fs::write(folder.path("a.toml"), "trace = \"a.trace\"\ncores = 2\n").unwrap();
+    let sweep = ["sim", "sweep", "a.toml", "--cores", "1,2", "--locks", "fine,giant-clh"];
+    let with = |more: &[&str]| folder.ferry(&[&sweep[..], more].concat());
+    assert!(with(&["--slurm", "job.sh"]).status.success());
+    assert!(folder.read("job.sh").contains("#SBATCH --array=0-3\n"));
+    let incomplete = with(&["--collect", "job.sh"]);
+    assert_eq!(incomplete.status.code(), Some(1));
+    assert!(stderr(&incomplete).contains("4 of 4 points have no result"));
+    std::thread::scope(|nodes| {
+        for node in 0..2 {
+            let script = folder.path("job.sh");
+            nodes.spawn(move || {
+                for task in [node, node + 2] {
+                    let mut command = Command::new("sh");
+                    command.arg(&script).env("SLURM_ARRAY_TASK_ID", task.to_string());
+                    assert!(command.current_dir("/").status().unwrap().success());
+                }
+            });
+        }
+    });
+    let collected = with(&["--collect", "job.sh"]);
+    assert!(collected.status.success(), "{}", stderr(&collected));
+    assert_eq!(collected.stdout, with(&[]).stdout);
+    let beyond = with(&["--point", "4", "--of", "job.sh"]);
+    assert_eq!(beyond.status.code(), Some(STATUS_USAGE));
 }

@@ -29,7 +29,7 @@ pub fn main() -> ! {
         );
     }
     process::hand_in(run_user::start);
-    let is_traced = options.trace != 0 && trace::start(options.trace);
+    let is_traced = options.trace != 0 && trace::start(options.trace, options.events);
     if options.trace != 0 && !is_traced {
         log::error!("no memory for rings of {} records: nothing is traced", options.trace);
     }

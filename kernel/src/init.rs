@@ -24,7 +24,7 @@ use crate::memory::StringList;
 use crate::process::{self, DirectoryContext, FileTable, Process, Thread, session};
 use crate::servers::file;
 use crate::signal::SignalInfo;
-use crate::{calibration, machine, root, run_user, trace};
+use crate::{calibration, machine, root, run_user, stages, trace};
 
 /// Mode of the plain streams, as pipes have it.
 const STREAM_MODE: u32 = 0o600;
@@ -46,10 +46,16 @@ pub async fn run() {
         channel.announce_trace(&rings);
     }
     calibration::run().await;
+    if stages::is_traced() {
+        trace::compare_clocks().await;
+    }
     let report = match start_program(channel).await {
         Ok(process) => {
             let report = wait_for(&process).await;
             drop(process);
+            if stages::is_traced() {
+                trace::compare_clocks().await;
+            }
             settle().await;
             file::sync_all().await;
             file::close_all().await;

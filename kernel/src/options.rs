@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use abi::trace::LockScheme;
+use abi::trace::{Events, LockScheme};
 use log::LevelFilter;
 use policy::choice::Wanted;
 use policy::place::{CoreSet, Wishes};
@@ -28,6 +28,8 @@ pub struct Options {
     pub root: Root,
     /// Records of the trace that each core has room for; 0 for none (`ferry.trace=RECORDS`).
     pub trace: u32,
+    /// What of it is recorded (`ferry.events=BITS`, as `abi::trace::Events` has them).
+    pub events: Events,
     /// The lock scheme (`ferry.locks=fine|coarse|giant-ticket|giant-clh|giant-mcs`).
     pub locks: LockScheme,
 }
@@ -52,6 +54,7 @@ impl Default for Options {
             stages: false,
             root: Root::Memory,
             trace: 0,
+            events: Events::USUAL,
             locks: LockScheme::Fine,
         }
     }
@@ -149,6 +152,7 @@ fn apply(options: &mut Options, name: &str, value: &str) -> Option<()> {
         }
         "stages" => options.stages = matches!(value, "0" | "1").then_some(value == "1")?,
         "trace" => options.trace = value.parse().ok()?,
+        "events" => options.events = Events::from_bits(value.parse().ok()?),
         "locks" => options.locks = LockScheme::ALL.into_iter().find(|it| it.name() == value)?,
         _ => return None,
     }

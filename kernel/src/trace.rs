@@ -2,13 +2,15 @@
 //! more rarely. Off unless the boot option
 //! `ferry.trace=RECORDS` says otherwise; the host takes the records while the machine runs.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::trace::ring::{MOST_RINGS, Rings};
 use abi::trace::{
-    Call, Duration, Event, EventKind, Lock, LockScheme, MAX_APPLICATION, MAX_STAMP, Path, Record,
+    Call, Duration, Event, EventKind, Events, Lock, LockScheme, MAX_APPLICATION, MAX_STAMP, Path,
+    Record,
 };
-use base::cpu::{CpuId, PerCpu};
+use base::cpu::{self, CpuId, PerCpu};
 use base::record_ring::RecordRing;
 use base::sync::Once;
 use base::{task, time};
@@ -21,8 +23,16 @@ static RINGS: PerCpu<Once<RecordRing>> = PerCpu::new([const { Once::new() }; hal
 /// What the processor's time stamp showed when the trace began.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
-/// Makes a ring of so many records for each core; false when there is no memory for them.
-pub fn start(records: u32) -> bool {
+/// What is recorded.
+static EVENTS: AtomicU32 = AtomicU32::new(Events::USUAL.bits());
+
+fn events() -> Events {
+    Events::from_bits(EVENTS.load(Ordering::Relaxed))
+}
+
+/// Makes a ring of so many records for each core, for these events; false when there is no memory for them.
+pub fn start(records: u32, wanted: Events) -> bool {
+    EVENTS.store(wanted.bits(), Ordering::Relaxed);
     BEGAN.store(Machine::cycles(), Ordering::Relaxed);
     let are_made = CpuId::all().all(|core| match RecordRing::new(records) {
         Ok(ring) => {
@@ -33,6 +43,12 @@ pub fn start(records: u32) -> bool {
     });
     if are_made {
         task::note_wakes(|core| now(What { other_core: core, ..What::of(EventKind::Doorbell) }));
+        if wanted.has(EventKind::Allocation) {
+            base::heap::note_allocations(|class, bytes| {
+                let (detail, value) = (class as u32, bytes as u64);
+                now(What { detail, value, ..What::of(EventKind::Allocation) });
+            });
+        }
     }
     are_made
 }
@@ -94,7 +110,7 @@ pub struct Traced {
 /// Writes a call into the ring of this core.
 #[cold]
 pub fn write(call: &Traced) {
-    let Some(ring) = RINGS.here().get() else { return };
+    let Some(ring) = RINGS.here().get().filter(|_| events().has_calls()) else { return };
     let Served { taken, handled, waited, core } = call.served;
     ring.push(
         &Record::Call(Call {
@@ -154,7 +170,7 @@ pub struct TracedLock {
 /// A lock has just been released. Stamps: it was asked for, acquired, about to be released.
 #[cold]
 pub fn lock(lock: &TracedLock, [asked, acquired, releasing]: [u64; 3]) {
-    let Some(ring) = RINGS.here().get() else { return };
+    let Some(ring) = RINGS.here().get().filter(|_| events().has_locks()) else { return };
     let ticks = |from, to| u32::try_from(between(from, to)).unwrap_or(u32::MAX);
     ring.push(
         &Record::Lock(Lock {
@@ -214,7 +230,7 @@ pub fn since(stamp: u64, what: What) {
 
 #[cold]
 fn event(core: CpuId, what: What, from: u64, to: u64) {
-    let Some(ring) = RINGS.of(core).get() else { return };
+    let Some(ring) = RINGS.of(core).get().filter(|_| events().has(what.kind)) else { return };
     ring.push(
         &Record::Event(Event {
             core: core.index() as u8,
@@ -238,5 +254,77 @@ pub fn roles(application: u64, kernel: u64, interrupt: u64) {
         let has = |set: u64| (set >> core.index() & 1) as u32;
         let detail = has(application) | has(kernel) << 1 | has(interrupt) << 2;
         event(core, What { detail, other_core: core, ..What::of(EventKind::RoleChange) }, now, now);
+    }
+}
+
+/// Rounds of which the shortest tells most of two clocks.
+const ROUNDS: u32 = 16;
+/// What the comparison with one core may take, in nanoseconds: the host may run the other one late.
+const COMPARISON_NS: u64 = 100_000_000;
+
+/// A question and an answer between two cores, on lines of their own.
+#[repr(align(128))]
+struct Meeting {
+    /// Odd: asked; even: answered.
+    turn: AtomicU32,
+    /// What the other core's clock showed.
+    shown: AtomicU64,
+}
+
+/// Compares this core's clock with that of every other core, and records what came of it. Nothing is recorded
+/// of a core that does not answer in time.
+pub async fn compare_clocks() {
+    let here = CpuId::current();
+    for other in CpuId::all().filter(|core| *core != here) {
+        let meeting = Arc::new(Meeting { turn: AtomicU32::new(0), shown: AtomicU64::new(0) });
+        let end_ns = time::now_ns() + COMPARISON_NS;
+        let theirs = meeting.clone();
+        if task::spawn(other, async move { answer(&theirs, end_ns) }).is_err() {
+            return;
+        }
+        if let Some((asked, shown, answered)) = ask(&meeting, end_ns) {
+            let half = between(asked, answered) / 2;
+            let middle = asked.wrapping_add(half);
+            let detail = u32::try_from(half + 1).unwrap_or(u32::MAX).min((1 << 24) - 1);
+            let value = since_begin(shown);
+            let what = What { other_core: other, detail, value, ..What::of(EventKind::Clock) };
+            event(here, what, middle, middle);
+        }
+        task::yield_now().await;
+    }
+}
+
+/// The shortest of all rounds: stamps of the question, of the other core, and of its answer.
+fn ask(meeting: &Meeting, end_ns: u64) -> Option<(u64, u64, u64)> {
+    let mut best = None;
+    for round in 0..ROUNDS {
+        let asked = Machine::cycles();
+        meeting.turn.store(2 * round + 1, Ordering::Release);
+        while meeting.turn.load(Ordering::Acquire) != 2 * round + 2 {
+            if time::now_ns() >= end_ns {
+                return best;
+            }
+            cpu::relax();
+        }
+        let answered = Machine::cycles();
+        let shown = meeting.shown.load(Ordering::Relaxed);
+        let is_shorter = |(from, _, to)| between(asked, answered) < between(from, to);
+        if best.is_none_or(is_shorter) {
+            best = Some((asked, shown, answered));
+        }
+    }
+    best
+}
+
+fn answer(meeting: &Meeting, end_ns: u64) {
+    for round in 0..ROUNDS {
+        while meeting.turn.load(Ordering::Acquire) != 2 * round + 1 {
+            if time::now_ns() >= end_ns {
+                return;
+            }
+            cpu::relax();
+        }
+        meeting.shown.store(Machine::cycles(), Ordering::Relaxed);
+        meeting.turn.store(2 * round + 2, Ordering::Release);
     }
 }

@@ -144,11 +144,12 @@ struct Same {
 }
 
 impl Source for Same {
-    fn next(&mut self, stream: usize, _now: u64) -> Result<Option<Work>, Error> {
+    fn next(&mut self, stream: usize, _now: u64, work: &mut Work) -> Result<bool, Error> {
         let left = &mut self.left[stream];
         let has_more = *left > 0;
         *left = left.saturating_sub(1);
-        Ok(has_more.then_some(self.work))
+        *work = self.work;
+        Ok(has_more)
     }
 }
 

@@ -99,28 +99,28 @@ impl<'a, S: Source> Engine<'a, S> {
 
     /// Begins with the next call and what comes before it.
     fn take_work(&mut self, stream: usize, now: u64) -> Result<(), Error> {
-        let work = self.source.next(stream, now)?;
         let state = &mut self.streams[stream];
-        let Some(mut work) = work else {
+        if !self.source.next(stream, now, &mut state.work)? {
             state.outcome.finished = now;
             self.agenda.clear(stream);
             return Ok(());
-        };
+        }
         let debt = std::mem::take(&mut state.debt);
         let share = self.machine.costs.memory_share;
         if share > 0.0 {
             let shared = |ticks: u64| (ticks as f64 * share) as u64;
-            let (idle, poll) = (shared(work.idle), shared(work.poll));
-            work.idle -= idle;
-            work.poll -= poll;
+            let (idle, poll) = (shared(state.work.idle), shared(state.work.poll));
+            state.work.idle -= idle;
+            state.work.poll -= poll;
             state.way_back = idle + poll;
-            state.work = work;
-            self.plan(stream, Phase::Memory, now + work.idle + debt);
+            let idle = state.work.idle;
+            state.outcome.user += idle;
+            self.plan(stream, Phase::Memory, now + idle + debt);
         } else {
-            state.work = work;
-            self.plan_call(stream, now + work.idle + debt);
+            let idle = state.work.idle;
+            state.outcome.user += idle;
+            self.plan_call(stream, now + idle + debt);
         }
-        self.streams[stream].outcome.user += work.idle;
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl<'a, S: Source> Engine<'a, S> {
     fn go(&mut self, stream: usize, path: CallPath, time: u64, is_timed: bool) {
         let costs = &self.machine.costs;
         let state = &mut self.streams[stream];
-        let work = state.work;
+        let work = &state.work;
         let as_traced = path == call_path(work.path);
         // What a path costs that the call did not take in the trace is not in the trace.
         let (enter, exit) = match (as_traced, path) {
@@ -227,18 +227,19 @@ impl<'a, S: Source> Engine<'a, S> {
     fn handle(&mut self, stream: usize, section: usize, now: u64) -> Result<(), Error> {
         if section == 0 {
             let hold = self.streams[stream].work.poll + self.data_transfer(stream);
-            let work = self.streams[stream].work;
-            self.streams[stream].sections = self.machine.sections(&work, hold, &mut self.random);
+            let state = &mut self.streams[stream];
+            state.sections = self.machine.sections(&state.work, hold, &mut self.random);
             self.account_work(stream, hold);
         }
-        let sections = self.streams[stream].sections;
+        let sections = &self.streams[stream].sections;
         let Some((lock, hold)) = sections.locked[section] else {
             // Without a lock nothing can come between.
+            let end = now + sections.free;
             return if self.streams[stream].server.is_some() {
-                self.plan(stream, Phase::Done, now + sections.free);
+                self.plan(stream, Phase::Done, end);
                 Ok(())
             } else {
-                self.finish(stream, now + sections.free)
+                self.finish(stream, end)
             };
         };
         if self.locks[lock].ask(stream, now) {
@@ -284,15 +285,15 @@ impl<'a, S: Source> Engine<'a, S> {
     /// The handler is done: its server goes on, and its caller after the way back.
     fn finish(&mut self, stream: usize, now: u64) -> Result<(), Error> {
         let state = &mut self.streams[stream];
-        let (work, server) = (state.work, state.server.take());
-        let end = now + work.wait + state.way_back;
-        state.outcome.blocked += work.wait;
+        let (wait, server) = (state.work.wait, state.server.take());
+        let end = now + wait + state.way_back;
+        state.outcome.blocked += wait;
         if server.is_some() {
             state.outcome.away_wait += now + state.way_back - state.sent;
         }
-        if state.is_timed && work.wait == 0 {
+        if state.is_timed && wait == 0 {
             let ns = trace::nanoseconds(end - state.began, self.machine.ticks_per_second);
-            let account = &mut state.accounts[usize::from(work.number)];
+            let account = &mut state.accounts[usize::from(state.work.number)];
             *account = account.observe(server.is_some(), ns);
         }
         if let Some(core) = server
@@ -385,11 +386,12 @@ pub struct Repeated {
 
 #[cfg(test)]
 impl Source for Repeated {
-    fn next(&mut self, stream: usize, _now: u64) -> Result<Option<Work>, Error> {
+    fn next(&mut self, stream: usize, _now: u64, work: &mut Work) -> Result<bool, Error> {
         let left = &mut self.left[stream];
         let has_more = *left > 0;
         *left = left.saturating_sub(1);
-        Ok(has_more.then_some(self.work))
+        *work = self.work;
+        Ok(has_more)
     }
 }
 
@@ -442,9 +444,10 @@ mod tests {
         let machine = symmetric(2, GHZ, Locking::Scheme(LockScheme::Coarse), Costs::default());
         struct Two;
         impl Source for Two {
-            fn next(&mut self, stream: usize, now: u64) -> Result<Option<Work>, Error> {
+            fn next(&mut self, stream: usize, now: u64, next: &mut Work) -> Result<bool, Error> {
                 let number = [number::mmap, number::read][stream] as u16;
-                Ok((now < 10_000).then_some(Work { number, ..work(0, 85) }))
+                *next = Work { number, ..work(0, 85) };
+                Ok(now < 10_000)
             }
         }
         let outcome = run(&machine, Two).unwrap();

@@ -30,6 +30,7 @@ pub mod published;
 mod random;
 pub mod replay;
 mod server;
+pub mod speed;
 mod stream;
 pub mod synthetic;
 mod work;

@@ -101,9 +101,10 @@ pub struct ModeSwitches<S> {
 }
 
 impl<S: crate::Source> crate::Source for ModeSwitches<S> {
-    fn next(&mut self, stream: usize, now: u64) -> Result<Option<crate::Work>, Error> {
-        let work = self.source.next(stream, now)?;
-        Ok(work.map(|work| crate::Work { enter: self.cost, exit: self.cost, ..work }))
+    fn next(&mut self, stream: usize, now: u64, work: &mut crate::Work) -> Result<bool, Error> {
+        let has_more = self.source.next(stream, now, work)?;
+        (work.enter, work.exit) = (self.cost, self.cost);
+        Ok(has_more)
     }
 }
 

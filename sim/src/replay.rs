@@ -104,7 +104,7 @@ impl<R: Read + Seek> Replay<R> {
 }
 
 impl<R: Read + Seek> Source for Replay<R> {
-    fn next(&mut self, stream: usize, _now: u64) -> Result<Option<Work>, Error> {
+    fn next(&mut self, stream: usize, _now: u64, work: &mut Work) -> Result<bool, Error> {
         let stream = &mut self.streams[stream];
         while let Some(entry) = stream.trace.next_entry()? {
             if entry.record.core() != stream.core {
@@ -112,17 +112,19 @@ impl<R: Read + Seek> Source for Replay<R> {
             }
             match entry.record {
                 Record::Lock(lock) if stream.is_imported => {
-                    return Ok(Some(stream.rows.take(&Row::of_lock(&lock))));
+                    *work = stream.rows.take(&Row::of_lock(&lock));
+                    return Ok(true);
                 }
                 Record::Lock(lock) => stream.lock_wait += u64::from(lock.waited),
                 Record::Call(call) if !stream.is_imported => {
                     let waited = std::mem::take(&mut stream.lock_wait);
-                    return Ok(Some(without_lock_wait(stream.calls.take(&call), &call, waited)));
+                    *work = without_lock_wait(stream.calls.take(&call), &call, waited);
+                    return Ok(true);
                 }
                 _ => {}
             }
         }
-        Ok(None)
+        Ok(false)
     }
 }
 
@@ -189,15 +191,16 @@ impl<R: BufRead> Rows<R> {
 }
 
 impl<R: BufRead> Source for Rows<R> {
-    fn next(&mut self, stream: usize, _now: u64) -> Result<Option<Work>, Error> {
+    fn next(&mut self, stream: usize, _now: u64, work: &mut Work) -> Result<bool, Error> {
         let core = stream % self.actual_cores;
         let (rows, timeline) = &mut self.streams[stream];
         while let Some(row) = rows.next_row()? {
             if usize::from(row.core) == core {
-                return Ok(Some(timeline.take(&row)));
+                *work = timeline.take(&row);
+                return Ok(true);
             }
         }
-        Ok(None)
+        Ok(false)
     }
 }
 
@@ -278,7 +281,8 @@ mod tests {
         let text = "0,1,0,0,1000,1010,1100\n1,1,0,0,1050,1200,1300\n0,1,0,0,1500,1500,1600\n";
         let mut rows = Rows::new(3, 2, || Ok(text.as_bytes())).unwrap();
         let mut all = |stream: usize| {
-            std::iter::from_fn(|| rows.next(stream, 0).unwrap())
+            let mut work = Work::default();
+            std::iter::from_fn(|| rows.next(stream, 0, &mut work).unwrap().then_some(work))
                 .map(|work| (work.idle, work.poll))
                 .collect::<Vec<_>>()
         };

@@ -36,17 +36,19 @@ impl Synthetic {
 }
 
 impl Source for SyntheticSource {
-    fn next(&mut self, stream: usize, now: u64) -> Result<Option<Work>, Error> {
+    fn next(&mut self, stream: usize, now: u64, work: &mut Work) -> Result<bool, Error> {
         let (random, left, next_timer) = &mut self.streams[stream];
         if *left == 0 {
-            return Ok(None);
+            return Ok(false);
         }
         let poll = random.exponential(self.of.serial);
         if self.of.timer > 0.0 && *next_timer <= now as f64 {
             *next_timer += self.of.timer;
-            return Ok(Some(Work { poll, ..Work::default() }));
+            *work = Work { poll, ..Work::default() };
+            return Ok(true);
         }
         *left -= 1;
-        Ok(Some(Work { idle: random.exponential(self.of.idle), poll, ..Work::default() }))
+        *work = Work { idle: random.exponential(self.of.idle), poll, ..Work::default() };
+        Ok(true)
     }
 }

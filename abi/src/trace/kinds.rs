@@ -153,3 +153,81 @@ impl EventKind {
         known.ok_or(RecordError::UnknownEvent(code as u8))
     }
 }
+
+/// What is recorded: calls, locks, and kinds of events.
+///
+/// Bit 0 stands for calls, bit 1 for locks, and bit 1 + *n* for events of kind *n*. What a reader needs to
+/// make sense of the rest is always recorded: the roles of cores, their clocks, and the processes of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Events(u32);
+
+impl Events {
+    /// Nothing but what is always recorded.
+    pub const LEAST: Events = Events(
+        Events::bit(EventKind::RoleChange)
+            | Events::bit(EventKind::Clock)
+            | Events::bit(EventKind::Thread),
+    );
+    /// Everything.
+    pub const ALL: Events = Events((1 << (EventKind::ALL.len() + 2)) - 1);
+    /// What is recorded if nothing else is asked for: everything but allocations, which are many.
+    pub const USUAL: Events = Events(Events::ALL.0 & !Events::bit(EventKind::Allocation));
+
+    const fn bit(kind: EventKind) -> u32 {
+        1 << (kind as u32 + 1)
+    }
+
+    /// The bits.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// What these bits stand for; what is always recorded is added, and unknown bits are dropped.
+    pub const fn from_bits(bits: u32) -> Events {
+        Events(bits & Events::ALL.0 | Events::LEAST.0)
+    }
+
+    /// These and what a word stands for: `calls`, `locks`, `all`, `usual`, or the name of a kind.
+    #[must_use]
+    pub fn with(self, word: &str) -> Option<Events> {
+        let more = match word {
+            "calls" => 1,
+            "locks" => 2,
+            "all" => Events::ALL.0,
+            "usual" => Events::USUAL.0,
+            _ => Events::bit(EventKind::ALL.into_iter().find(|kind| kind.name() == word)?),
+        };
+        Some(Events(self.0 | more))
+    }
+
+    /// Whether calls are among them.
+    pub const fn has_calls(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Whether locks are.
+    pub const fn has_locks(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// Whether events of this kind are.
+    pub const fn has(self, kind: EventKind) -> bool {
+        self.0 & Events::bit(kind) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_events_has_what_was_named_and_what_is_always_recorded() {
+        let named = Events::LEAST.with("calls").and_then(|set| set.with("page-fault")).unwrap();
+        assert!(named.has_calls() && !named.has_locks() && named.has(EventKind::PageFault));
+        assert!(named.has(EventKind::Thread) && !named.has(EventKind::Park));
+        assert_eq!(Events::from_bits(named.bits()), named);
+        assert_eq!(Events::LEAST.with("nothing"), None);
+        assert!(!Events::USUAL.has(EventKind::Allocation) && Events::USUAL.has_locks());
+        assert!(EventKind::ALL.into_iter().all(|kind| Events::ALL.has(kind)));
+    }
+}

@@ -18,12 +18,13 @@ pub mod tree;
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hal::{Contract, MAX_CPUS, Machine, PAGE_SIZE, PhysAddr};
 
 use crate::cpu::{CpuLocal, LocalSlot};
 use crate::memory::allocator::{address_of, frames, give_frame, number_of, take_frame};
+use crate::sync::Once;
 use class::{CLASS_COUNT, Class};
 use slab::Object;
 
@@ -142,11 +143,36 @@ fn frame_of(pointer: *const u8) -> u32 {
     number_of(PhysAddr(offset as u64))
 }
 
+/// Whether allocations are told to somebody.
+static NOTES: AtomicBool = AtomicBool::new(false);
+static ON_ALLOCATION: Once<fn(usize, usize)> = Once::new();
+
+/// Size class of what is larger than 2 KiB, for those who are told of allocations.
+pub const LARGE_CLASS: usize = CLASS_COUNT;
+
+/// From now on, every allocation is told to this function, with its size class and its bytes. It must not
+/// allocate.
+pub fn note_allocations(on_allocation: fn(usize, usize)) {
+    ON_ALLOCATION.call_once(|| on_allocation);
+    NOTES.store(true, Ordering::Relaxed);
+}
+
+#[cold]
+fn note(layout: Layout) {
+    if let Some(on_allocation) = ON_ALLOCATION.get() {
+        let class = Class::of(layout).map_or(LARGE_CLASS, Class::index);
+        on_allocation(class, layout.size());
+    }
+}
+
 // SAFETY: objects and runs are handed out once until they are given back, are as large and as aligned as
 // the layout says (`class`, `pages_of`), and stay mapped. No function unwinds.
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if NOTES.load(Ordering::Relaxed) {
+            note(layout);
+        }
         match Class::of(layout) {
             Some(class) => allocate_small(class),
             None => allocate_large(layout),

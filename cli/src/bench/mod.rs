@@ -41,6 +41,7 @@ use progress::Progress;
 use record::Record;
 use suite::Suite;
 
+use crate::simulate;
 use crate::status::Usage;
 
 /// How often everything is measured with `--quick`.
@@ -146,7 +147,12 @@ pub fn run(options: &Arguments) -> Result<u8> {
             for suite in suites::SUITES {
                 println!("{:<12}{}", suite.name, suite.about);
             }
+            println!("{:<12}{}", simulate::suite::NAME, simulate::suite::ABOUT);
             Ok(0)
+        }
+        // It compares Ferry with its simulation, not with a peer.
+        None if options.suites == [simulate::suite::NAME] => {
+            simulate::suite::run(if options.quick { 1 } else { options.repeat.min(QUICK) })
         }
         None => measure_all(options),
     }

@@ -8,10 +8,15 @@ use crate::traces;
 
 /// Carries out `ferry sim accuracy`.
 pub fn run() -> Result<u8> {
+    traces::print(&published()?)?;
+    Ok(0)
+}
+
+/// The published figures beside their predictions, as tables.
+pub fn published() -> Result<String> {
     let mut rows = workloads(CALLS)?;
     rows.extend(empty_calls()?);
-    traces::print(&text(&rows))?;
-    Ok(0)
+    Ok(text(&rows))
 }
 
 fn text(rows: &[Row]) -> String {

@@ -1,8 +1,11 @@
 //! `ferry sim`: a trace on other cores, layouts, paths and locks.
 
 mod accuracy;
+mod array;
+mod page;
 mod replayed;
 mod speed;
+pub mod suite;
 mod sweep;
 mod text;
 
@@ -32,20 +35,39 @@ pub struct Arguments {
     action: Action,
 }
 
+#[derive(clap::Args)]
+struct One {
+    /// The configuration.
+    configuration: PathBuf,
+    /// Draw what the cores did into an HTML page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl One {
+    /// Prints the text and writes the page; the exit status.
+    fn tell(&self, prepared: &Prepared, outcome: &Outcome, text: &str) -> Result<u8> {
+        traces::print(text)?;
+        if let Some(file) = &self.html {
+            let title = format!("Simulation {}", self.configuration.display());
+            write_page(file, &page::outcome(&title, outcome, text))?;
+        }
+        Ok(prepared.status())
+    }
+}
+
+fn write_page(file: &Path, page: &str) -> Result<()> {
+    std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))
+}
+
 #[derive(Subcommand)]
 enum Action {
     /// Simulate one configuration.
-    Run {
-        /// The configuration.
-        configuration: PathBuf,
-    },
+    Run(One),
     /// Simulate a configuration with other cores, paths, locks and latencies.
     Sweep(sweep::Arguments),
     /// What bounds the throughput, and what would help.
-    Explain {
-        /// The configuration.
-        configuration: PathBuf,
-    },
+    Explain(One),
     /// What sharing caches and memory costs, from traces of one program on one core and on two.
     Calibrate {
         /// Trace of one core.
@@ -70,17 +92,16 @@ enum Action {
 /// Carries out `ferry sim`.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     match &arguments.action {
-        Action::Run { configuration } => {
-            let prepared = Prepared::new(read(configuration)?)?;
-            traces::print(&text::outcome(&prepared.run()?))?;
-            Ok(prepared.status())
+        Action::Run(one) => {
+            let prepared = Prepared::new(read(&one.configuration)?)?;
+            let outcome = prepared.run()?;
+            one.tell(&prepared, &outcome, &text::outcome(&outcome))
         }
         Action::Sweep(arguments) => sweep::run(arguments),
-        Action::Explain { configuration } => {
-            let prepared = Prepared::new(read(configuration)?)?;
+        Action::Explain(one) => {
+            let prepared = Prepared::new(read(&one.configuration)?)?;
             let explanation = sim::explain::explain(&prepared.machine, || prepared.source())?;
-            traces::print(&text::explanation(&explanation))?;
-            Ok(prepared.status())
+            one.tell(&prepared, &explanation.outcome, &text::explanation(&explanation))
         }
         Action::Calibrate { one, two } => calibrate(one, two),
         Action::Accuracy(arguments) if arguments.is_empty() => accuracy::run(),
@@ -181,10 +202,10 @@ enum Traced {
 }
 
 impl Source for Traced {
-    fn next(&mut self, stream: usize, now: u64) -> Result<Option<Work>, sim::Error> {
+    fn next(&mut self, stream: usize, now: u64, work: &mut Work) -> Result<bool, sim::Error> {
         match self {
-            Traced::Ferry(source) => source.next(stream, now),
-            Traced::Published(source) => source.next(stream, now),
+            Traced::Ferry(source) => source.next(stream, now, work),
+            Traced::Published(source) => source.next(stream, now, work),
         }
     }
 }

@@ -124,34 +124,73 @@ fn replay(file: &Path, machine: &Ferry) -> Result<f64> {
     Ok(outcome.throughput())
 }
 
+/// A trace beside its simulation, in calls per second.
+pub struct Comparison {
+    /// Of what.
+    pub name: String,
+    /// Measured: what the trace says.
+    pub measured: f64,
+    /// Simulated.
+    pub simulated: f64,
+    /// By how many percent the simulation may be off.
+    pub most_pct: f64,
+}
+
+impl Comparison {
+    /// By how many percent the simulation is off.
+    pub fn off_pct(&self) -> f64 {
+        (self.simulated / self.measured - 1.0) * 100.0
+    }
+
+    /// Whether that is within bounds.
+    pub fn is_within(&self) -> bool {
+        self.off_pct().abs() <= self.most_pct
+    }
+}
+
+/// A trace replayed on its own cores.
+pub fn same(name: String, file: &Path) -> Result<Comparison> {
+    let recorded = Recorded::read(file)?;
+    let simulated = replay(file, &recorded.configuration(file))?;
+    let measured = recorded.throughput();
+    Ok(Comparison { name, measured, simulated, most_pct: SAME_MOST_PCT })
+}
+
+/// The second trace, predicted from the first.
+pub fn pair(name: String, one: &Path, two: &Path) -> Result<Comparison> {
+    let of_two = Recorded::read(two)?;
+    let simulated = replay(one, &of_two.configuration(one))?;
+    let measured = of_two.throughput();
+    Ok(Comparison { name, measured, simulated, most_pct: MORE_MOST_PCT })
+}
+
+/// Comparisons as a table.
+pub fn table(comparisons: &[Comparison]) -> Table {
+    let row = |comparison: &Comparison| {
+        vec![
+            comparison.name.clone(),
+            format!("{:.0}", comparison.measured),
+            format!("{:.0}", comparison.simulated),
+            format!("{:+.1}", comparison.off_pct()),
+            format!("{:.0}", comparison.most_pct),
+        ]
+    };
+    let heads = ["trace", "calls/s", "simulated", "off %", "may be off %"];
+    Table {
+        heads: heads.map(str::to_owned).to_vec(),
+        rows: comparisons.iter().map(row).collect(),
+    }
+}
+
 /// Carries out `ferry sim accuracy` with traces; status 1 when a replay is further off than it may be.
 pub fn run(arguments: &Arguments) -> Result<u8> {
-    let mut rows = Vec::new();
-    let mut all_within = true;
-    let mut row = |name: String, measured: f64, simulated: f64, most: f64| {
-        let off = (simulated / measured - 1.0) * 100.0;
-        all_within &= off.abs() <= most;
-        let cells = [
-            name,
-            format!("{measured:.0}"),
-            format!("{simulated:.0}"),
-            format!("{off:+.1}"),
-            format!("{most:.0}"),
-        ];
-        rows.push(cells.to_vec());
-    };
+    let mut comparisons = Vec::new();
     for file in &arguments.traces {
-        let recorded = Recorded::read(file)?;
-        let simulated = replay(file, &recorded.configuration(file))?;
-        row(file.display().to_string(), recorded.throughput(), simulated, SAME_MOST_PCT);
+        comparisons.push(same(file.display().to_string(), file)?);
     }
     if let [one, two] = arguments.pair.as_slice() {
-        let of_two = Recorded::read(two)?;
-        let simulated = replay(one, &of_two.configuration(one))?;
-        let name = format!("{} from {}", two.display(), one.display());
-        row(name, of_two.throughput(), simulated, MORE_MOST_PCT);
+        comparisons.push(pair(format!("{} from {}", two.display(), one.display()), one, two)?);
     }
-    let heads = ["trace", "calls/s", "replayed", "off %", "may be off %"];
-    traces::print(&Table { heads: heads.map(str::to_owned).to_vec(), rows }.to_text())?;
-    Ok(u8::from(!all_within))
+    traces::print(&table(&comparisons).to_text())?;
+    Ok(u8::from(!comparisons.iter().all(Comparison::is_within)))
 }

@@ -1,4 +1,5 @@
-//! `ferry sim sweep`: one configuration, varied. Points are simulated on all cores of the host.
+//! `ferry sim sweep`: one configuration, varied. Points are simulated on all cores of the host, or each by a
+//! task of a Slurm array (`array`).
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -9,7 +10,7 @@ use clap::ValueEnum;
 use sim::configuration::{LockName, PathName};
 use sim::{Configuration, Outcome};
 
-use super::{Prepared, read};
+use super::{Prepared, array, page, read};
 use crate::bench::table::Table;
 use crate::status::Usage;
 use crate::traces;
@@ -33,6 +34,21 @@ pub struct Arguments {
     /// Lock latencies in ticks, as in 0..1000:100. Split 2/3 for taking and 1/3 for releasing.
     #[arg(long, value_name = "FROM..TO:STEP", value_parser = latencies)]
     lock_latency: Option<Latencies>,
+    /// Draw the throughput into an HTML page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Simulate nothing: write a Slurm array script with a task for each point.
+    #[arg(long, value_name = "SCRIPT", conflicts_with_all = ["html", "point", "collect"])]
+    slurm: Option<PathBuf>,
+    /// Simulate this point alone, counted from 0, and write its result beside SCRIPT.
+    #[arg(long, value_name = "N", requires = "of", conflicts_with_all = ["html", "collect"])]
+    point: Option<usize>,
+    /// The script that the point belongs to.
+    #[arg(long, value_name = "SCRIPT", requires = "point")]
+    of: Option<PathBuf>,
+    /// Gather what the tasks of a script wrote, instead of simulating.
+    #[arg(long, value_name = "SCRIPT")]
+    collect: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -90,8 +106,16 @@ impl From<LockOption> for LockName {
     }
 }
 
-/// What a point yields, with the exit status that it asks for.
-type Simulated = Result<(Outcome, u8)>;
+/// What a point yields.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub struct Simulated {
+    /// Its row of the table.
+    pub row: Vec<String>,
+    /// Calls per second.
+    pub throughput: f64,
+    /// The exit status that it asks for.
+    pub status: u8,
+}
 
 /// One configuration of a sweep.
 #[derive(Clone)]
@@ -103,8 +127,46 @@ struct Point {
 /// Carries out `ferry sim sweep`.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     let points = points(arguments, &read(&arguments.configuration)?)?;
+    if let Some(script) = &arguments.slurm {
+        return array::write(script, points.len());
+    }
+    if let (Some(number), Some(script)) = (arguments.point, &arguments.of) {
+        let last = points.len() - 1;
+        let point = points
+            .get(number)
+            .ok_or_else(|| Usage(format!("--point {number}: the sweep has points 0 to {last}")))?;
+        return array::keep(script, number, &simulate(point)?);
+    }
+    let results = match &arguments.collect {
+        Some(script) => array::collect(script, points.len())?,
+        None => simulate_all(&points)?,
+    };
+    let status = results.iter().map(|result| result.status).max().unwrap_or(0);
+    let missing = points.len() - results.len();
+    if missing > 0 {
+        eprintln!("ferry sim: {missing} of {} points have no result", points.len());
+    }
+    let throughputs: Vec<f64> = results.iter().map(|result| result.throughput).collect();
+    let rows: Vec<Vec<String>> = results.into_iter().map(|result| result.row).collect();
+    let heads =
+        ["cores", "path", "locks", "latency", "mean done, s", "calls/s", "taken %", "away %"];
+    let by_latency = arguments.lock_latency.is_some();
+    let curves = curves(&rows, &throughputs, by_latency);
+    let text = Table { heads: heads.map(str::to_owned).to_vec(), rows }.to_text();
+    traces::print(&text)?;
+    if let Some(file) = &arguments.html {
+        let title = format!("Sweep of {}", arguments.configuration.display());
+        let what = if by_latency { "lock latency, ticks" } else { "cores" };
+        super::write_page(file, &page::sweep(&title, what, &curves, &text))?;
+    }
+    Ok(status.max(u8::from(missing > 0)))
+}
+
+/// Simulates on all cores of this machine.
+fn simulate_all(points: &[Point]) -> Result<Vec<Simulated>> {
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Simulated>>> = Mutex::new(points.iter().map(|_| None).collect());
+    let results: Mutex<Vec<Option<Result<Simulated>>>> =
+        Mutex::new(points.iter().map(|_| None).collect());
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(points.len());
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -121,21 +183,28 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         }
     });
     let results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut rows = Vec::new();
-    let mut status = 0;
-    for (point, result) in points.iter().zip(results) {
-        let Some(result) = result else { continue };
-        let (outcome, of_point) = result?;
-        status = status.max(of_point);
-        rows.push(row(point, &outcome));
-    }
-    let heads =
-        ["cores", "path", "locks", "latency", "mean done, s", "calls/s", "taken %", "away %"];
-    traces::print(&Table { heads: heads.map(str::to_owned).to_vec(), rows }.to_text())?;
-    Ok(status)
+    results.into_iter().flatten().collect()
 }
 
-fn simulate(point: &Point) -> Simulated {
+/// Throughput by lock latency where that is varied, else by cores; a curve for each combination of the rest.
+fn curves(rows: &[Vec<String>], throughputs: &[f64], by_latency: bool) -> Vec<page::Curve> {
+    let mut curves: Vec<page::Curve> = Vec::new();
+    for (row, throughput) in rows.iter().zip(throughputs) {
+        let [cores, path, locks, latency, ..] = row.as_slice() else { continue };
+        let (at, name) = match by_latency {
+            true => (latency, format!("{cores} cores, {path}, {locks}")),
+            false => (cores, format!("{path}, {locks}")),
+        };
+        let Ok(at) = at.parse() else { continue };
+        match curves.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push((at, *throughput)),
+            None => curves.push((name, vec![(at, *throughput)])),
+        }
+    }
+    curves
+}
+
+fn simulate(point: &Point) -> Result<Simulated> {
     let mut prepared = Prepared::new(point.configuration.clone())?;
     if let Some(latency) = point.latency {
         let costs = &mut prepared.machine.costs;
@@ -144,7 +213,9 @@ fn simulate(point: &Point) -> Simulated {
         costs.acquire = latency - costs.release;
         costs.hand_over = costs.acquire;
     }
-    Ok((prepared.run()?, prepared.status()))
+    let outcome = prepared.run()?;
+    let (row, throughput) = (row(point, &outcome), outcome.throughput());
+    Ok(Simulated { row, throughput, status: prepared.status() })
 }
 
 /// Every combination; what is not varied stays as it is.

@@ -126,6 +126,8 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
             ("polls", |number| Entry::file(number, Arc::new(counters::handler_polls))),
             #[cfg(debug_assertions)]
             ("panic", super::fault::entry),
+            #[cfg(debug_assertions)]
+            ("race", super::race::entry),
         ];
         Entry::directory(number, Arc::new(Fixed { first_number: number + 0x40, names }))
     }),

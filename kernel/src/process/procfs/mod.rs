@@ -17,6 +17,7 @@
 //!   ferry/servers        machine.rs: where servers are carried; machine: what was measured at boot
 //!   ferry/counts         what exists now, for tests that look for leaks
 //!   ferry/panic          fault.rs: makes a handler or the kernel panic, in checked builds only
+//!   ferry/race           race.rs: races that are bugs, for tests of recording, likewise
 //! /sys                   sysfs.rs
 //! ```
 //!
@@ -35,6 +36,8 @@ mod machine;
 mod memory;
 mod network;
 mod process;
+#[cfg(debug_assertions)]
+mod race;
 mod settings;
 mod status;
 mod sysfs;
