@@ -77,7 +77,10 @@ pub fn collect(script: &Path, points: usize) -> Result<Vec<Simulated>> {
     for number in 0..points {
         let file = result_file(script, number);
         let Ok(text) = std::fs::read_to_string(&file) else {
-            eprintln!("ferry sim: point {number} has no result: see {}.{number}.log", script.display());
+            eprintln!(
+                "ferry sim: point {number} has no result: see {}.{number}.log",
+                script.display()
+            );
             continue;
         };
         let result = serde_json::from_str(&text);

@@ -176,10 +176,7 @@ pub fn table(comparisons: &[Comparison]) -> Table {
         ]
     };
     let heads = ["trace", "calls/s", "simulated", "off %", "may be off %"];
-    Table {
-        heads: heads.map(str::to_owned).to_vec(),
-        rows: comparisons.iter().map(row).collect(),
-    }
+    Table { heads: heads.map(str::to_owned).to_vec(), rows: comparisons.iter().map(row).collect() }
 }
 
 /// Carries out `ferry sim accuracy` with traces; status 1 when a replay is further off than it may be.

@@ -16,7 +16,8 @@ use crate::traces;
 /// Name of the suite.
 pub const NAME: &str = "sim";
 /// What it measures.
-pub const ABOUT: &str = "the simulator: replays beside what was traced, predictions, and events per second";
+pub const ABOUT: &str =
+    "the simulator: replays beside what was traced, predictions, and events per second";
 
 /// Loads for a shell, with what they are.
 const LOADS: [(&str, &str); 4] = [
@@ -66,7 +67,8 @@ fn compare_in(folder: &Path, name: &str, script: &str) -> Result<Vec<Comparison>
     let [one, two, auto] = ["one", "two", "auto"].map(|name| folder.join(name));
     let twice = format!("({script}) & ({script}) & wait");
     trace(&one, &["--cpus", "1", "--path", "local"], script)?;
-    let symmetric = ["--cpus", "2", "--path", "local", "--app-cores", "0-1", "--kernel-cores", "0-1"];
+    let symmetric =
+        ["--cpus", "2", "--path", "local", "--app-cores", "0-1", "--kernel-cores", "0-1"];
     trace(&two, &symmetric, &twice)?;
     trace(&auto, &["--cpus", "2"], &twice)?;
     Ok(vec![
