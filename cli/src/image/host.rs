@@ -89,9 +89,12 @@ impl<'tree> Packer<'tree> {
                     let node = self.node(path, &metadata)?;
                     self.insert(path, node)?;
                 }
-                Ok(_) => {
+                Ok(metadata) => {
                     self.add_at_own_path(path)?;
-                    self.add_needs(path, INTERPRETER_DEPTH);
+                    // Modules of interpreters begin like scripts at times, and are not run.
+                    if metadata.mode() & 0o111 != 0 || is_library(path) {
+                        self.add_needs(path, INTERPRETER_DEPTH);
+                    }
                 }
                 Err(error) => self.warnings.push(format!("{}: {error}", path.display())),
             }
@@ -298,6 +301,12 @@ impl<'tree> Packer<'tree> {
         let modified_s = u32::try_from(metadata.mtime().max(0)).unwrap_or(u32::MAX);
         Ok(Node { mode: metadata.mode(), user, group, modified_s, device, content })
     }
+}
+
+/// Whether the name is that of a shared library; those need not be executable.
+fn is_library(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(".so") || name.contains(".so.")
 }
 
 /// Finds a program in the directories of the host's `PATH`.

@@ -85,7 +85,9 @@ fn folder_of_interpreter(program: &Path) -> Option<PathBuf> {
     } else if name.starts_with("ruby") {
         prefix.join("lib/ruby")
     } else if name.starts_with("perl") {
-        prefix.join("share/perl")
+        // Debian keeps apart what perl cannot do without.
+        let least = prefix.join("lib/x86_64-linux-gnu/perl-base");
+        if least.is_dir() { least } else { prefix.join("share/perl") }
     } else {
         return None;
     };
