@@ -294,6 +294,26 @@ CASE(devices_by_number)
     CHECK_OK(umount("sys"));
 }
 
+CASE(processors_and_memory_of_a_node)
+{
+    static char text[65536];
+    scratch();
+    CHECK_OK(mkdir("sys", 0755));
+    CHECK_OK(mount("sysfs", "sys", "sysfs", 0, NULL));
+    if (access("sys/devices/system/node/node0", F_OK) && !getenv("FERRY_GUEST"))
+        SKIP("this machine's kernel knows no nodes");
+    slurp("sys/devices/system/node/node0/cpumap", text, sizeof text);
+    CHECK(strspn(text, "0123456789abcdef,\n") == strlen(text));
+    CHECK(strtoul(strrchr(text, ',') ? strrchr(text, ',') + 1 : text, NULL, 16) & 1);
+    slurp("sys/devices/system/node/node0/cpulist", text, sizeof text);
+    CHECK_EQ(text[0], '0');
+    slurp("sys/devices/system/node/node0/distance", text, sizeof text);
+    CHECK_EQ(atoi(text), 10);
+    slurp("sys/devices/system/node/node0/meminfo", text, sizeof text);
+    CHECK(strstr(text, "Node 0 MemTotal: ") != NULL);
+    CHECK_OK(umount("sys"));
+}
+
 CASE(the_configuration_is_packed)
 {
     unsigned char head[3];

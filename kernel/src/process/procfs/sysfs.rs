@@ -92,12 +92,57 @@ const SYSTEM: &[(&str, MakeEntry)] = &[
             11,
             &[
                 ("has_cpu", |number| line(number, || String::from("0"))),
+                ("has_memory", |number| line(number, || String::from("0"))),
+                ("has_normal_memory", |number| line(number, || String::from("0"))),
+                ("node0", |number| directory(number, 0x65, NODE)),
                 ("online", |number| line(number, || String::from("0"))),
                 ("possible", |number| line(number, || String::from("0"))),
             ],
         )
     }),
 ];
+
+/// `devices/system/node/node0`: all processors and all memory.
+const NODE: &[(&str, MakeEntry)] = &[
+    ("cpulist", |number| line(number, || ranges(&cores()))),
+    ("cpumap", |number| line(number, || mask(&cores()))),
+    ("distance", |number| line(number, || String::from("10"))),
+    ("meminfo", |number| line(number, memory_of_node)),
+    ("numastat", |number| {
+        line(number, || {
+            let names = ["numa_hit", "numa_miss", "numa_foreign", "interleave_hit", "local_node"];
+            names.map(|name| format!("{name} 0\n")).concat() + "other_node 0"
+        })
+    }),
+];
+
+/// Numbers as bits, in groups of 32 from the highest one: `00000001,00000003`.
+fn mask(numbers: &[usize]) -> String {
+    const GROUP: usize = 32;
+    let groups = hal::MAX_CPUS.div_ceil(GROUP);
+    let mut text = String::new();
+    for group in (0..groups).rev() {
+        let inside = numbers.iter().filter(|number| **number / GROUP == group);
+        let bits = inside.fold(0u32, |bits, number| bits | 1 << (number % GROUP));
+        match groups {
+            1 => text += &format!("{bits:x}"),
+            _ => text += &format!("{bits:08x}"),
+        }
+        if group > 0 {
+            text.push(',');
+        }
+    }
+    text
+}
+
+fn memory_of_node() -> String {
+    let frames = base::memory::frame_counts();
+    let kib = |count: usize| count * 4;
+    let used = frames.total.saturating_sub(frames.free);
+    let amounts = [("MemTotal:", frames.total), ("MemFree:", frames.free), ("MemUsed:", used)];
+    let lines = amounts.map(|(name, count)| format!("Node 0 {name:15} {:8} kB", kib(count)));
+    lines.join("\n")
+}
 
 const KERNEL: &[(&str, MakeEntry)] = &[("mm", |number| {
     directory(
@@ -243,5 +288,11 @@ mod tests {
     fn numbers_are_joined_to_ranges() {
         assert_eq!(ranges(&[0, 1, 3, 5, 6, 7]), "0-1,3,5-7");
         assert_eq!(ranges(&[]), "");
+    }
+
+    #[test]
+    fn numbers_are_bits_of_a_mask() {
+        assert!(mask(&[0, 1, 3]).ends_with('b'));
+        assert!(mask(&[]).chars().all(|digit| digit == '0' || digit == ','));
     }
 }
