@@ -2,8 +2,8 @@
 //! the cores that run in it.
 //!
 //! Whoever changes mappings waits until no core is in user mode with the old ones (`presence` says how
-//! that works). A core in the kernel never uses translations of user space, so it is left alone and
-//! flushes at its next entry. A core holds an `Arc` of the space whose root it has loaded, so tables are
+//! that works). A core in the kernel is left alone and flushes at its next entry: it uses translations of
+//! user space for short copies only (`write_loaded` and its kin), which count as user mode. A core holds an `Arc` of the space whose root it has loaded, so tables are
 //! never freed under it.
 
 use alloc::boxed::Box;
@@ -11,11 +11,12 @@ use alloc::sync::Arc;
 use core::cell::Cell;
 use core::ops::Range;
 use core::ptr::NonNull;
+use core::sync::atomic::{Ordering, fence};
 
 use hal::{Contract, MAX_CPUS, Machine, PhysAddr, Trap, UserContext as Registers, VirtAddr};
 
 use crate::cpu::{self, CpuId, CpuLocal, LocalSlot, PerCpu};
-use crate::memory::{OutOfMemory, PageTable};
+use crate::memory::{Frame, OutOfMemory, PageTable};
 use crate::presence::{Generation, Presence};
 use crate::{memory, sync, task};
 
@@ -85,6 +86,91 @@ pub(crate) fn invalidate(space: &SpaceHandle, page: Option<VirtAddr>) {
 /// must.
 pub fn shootdown(space: &SpaceHandle) {
     invalidate(space, None);
+}
+
+/// Bytes that are copied by the translations of a core at most: whoever changes mappings waits for it.
+const MOST_AT_ONCE: usize = hal::PAGE_SIZE;
+
+/// Has `copy` use this core's own translations of the space, as user mode does, if the space is loaded
+/// here: a stay like those of user mode, so that nobody takes a page away meanwhile.
+#[inline]
+fn with_translations(space: &SpaceHandle, copy: impl FnOnce() -> bool) -> bool {
+    let presence = PRESENCE.here();
+    if !presence.has_loaded(space.root.0) {
+        return false;
+    }
+    let stay = presence.begin_stay();
+    fence(Ordering::SeqCst);
+    if presence.is_stale(&space.generation) {
+        // SAFETY: `LOADED` keeps the space. Later changes see us and wait.
+        unsafe { Machine::load_root(space.root) };
+    }
+    let copied = copy();
+    presence.end_stay(stay);
+    copied
+}
+
+/// The place in user memory, if `length` bytes may be copied at once there.
+#[inline]
+fn user_place(address: VirtAddr, length: usize) -> Option<*mut u8> {
+    let end = address.0.checked_add(length as u64)?;
+    (length <= MOST_AT_ONCE && end <= Machine::USER_END).then_some(address.0 as *mut u8)
+}
+
+/// Copies up to a page of bytes to user memory of a space that this core has loaded. False, after perhaps
+/// a part, when it has not, or when a page is not there to be written: then the page table knows
+/// more (`PageTable::copy_in`).
+#[inline]
+pub fn write_loaded(space: &SpaceHandle, address: VirtAddr, from: &[u8]) -> bool {
+    let Some(place) = user_place(address, from.len()) else { return false };
+    // SAFETY: user memory of the space that is loaded, whose translations are good; `from` is ours.
+    with_translations(space, || unsafe { Machine::copy_user(place, from.as_ptr(), from.len()) })
+}
+
+/// Likewise from user memory.
+#[inline]
+pub fn read_loaded(space: &SpaceHandle, address: VirtAddr, into: &mut [u8]) -> bool {
+    let Some(place) = user_place(address, into.len()) else { return false };
+    // SAFETY: as for `write_loaded`.
+    with_translations(space, || unsafe { Machine::copy_user(into.as_mut_ptr(), place, into.len()) })
+}
+
+/// Copies bytes of a frame, from `offset` on and within it, to user memory as `write_loaded` does.
+#[inline]
+pub fn write_loaded_from_frame(
+    space: &SpaceHandle,
+    address: VirtAddr,
+    frame: &Frame,
+    offset: usize,
+    length: usize,
+) -> bool {
+    let Some(place) = user_place(address, length) else { return false };
+    if offset > hal::PAGE_SIZE - length {
+        return false;
+    }
+    // SAFETY: as for `write_loaded`; the bytes lie in the frame, which is RAM that others may change.
+    with_translations(space, || unsafe {
+        Machine::copy_user(place, frame.pointer().add(offset), length)
+    })
+}
+
+/// Copies user memory into a frame as `read_loaded` does.
+#[inline]
+pub fn read_loaded_to_frame(
+    space: &SpaceHandle,
+    address: VirtAddr,
+    frame: &Frame,
+    offset: usize,
+    length: usize,
+) -> bool {
+    let Some(place) = user_place(address, length) else { return false };
+    if offset > hal::PAGE_SIZE - length {
+        return false;
+    }
+    // SAFETY: as for `write_loaded_from_frame`.
+    with_translations(space, || unsafe {
+        Machine::copy_user(frame.pointer().add(offset), place, length)
+    })
 }
 
 /// Registers of a user thread, floating point included. Small and movable: the registers themselves stay

@@ -293,6 +293,15 @@ pub trait Contract: 'static {
     unsafe fn load_root(root: PhysAddr);
     /// Drops this core's cached translation of one user page.
     fn flush_page(address: VirtAddr);
+    /// Copies bytes where one side, or both, may be user memory, which is reached by the root table that is
+    /// loaded, as user mode would with the rights of a new program. False when a page is missing or not
+    /// permitted, after which a part may have been copied, and where the machine cannot do that.
+    ///
+    /// # Safety
+    /// What lies below `USER_END` is user memory; the root that is loaded is that user's, and every
+    /// translation of it that this core has is good until this returns. What lies above is RAM that
+    /// stays mapped, and the caller may write to it.
+    unsafe fn copy_user(to: *mut u8, from: *const u8, length: usize) -> bool;
 
     /// Runs the thread in user mode until it traps. The root table of its address space is loaded.
     ///

@@ -1,11 +1,22 @@
 /* Contents of files: shared mappings that write, holes and ranges, files without names, exchanges and whiteouts.
  * Runs on whatever file system is at /tmp: a tmpfs, or an ext4 in the stage `disk`. */
-#define _GNU_SOURCE
 #include "harness.h"
-#include <linux/falloc.h>
 #include <setjmp.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
+
+/* musl has the first two of them only. */
+#ifndef FALLOC_FL_KEEP_SIZE
+#define FALLOC_FL_KEEP_SIZE 1
+#endif
+#ifndef FALLOC_FL_PUNCH_HOLE
+#define FALLOC_FL_PUNCH_HOLE 2
+#endif
+#ifndef FALLOC_FL_COLLAPSE_RANGE
+#define FALLOC_FL_COLLAPSE_RANGE 0x08
+#define FALLOC_FL_ZERO_RANGE 0x10
+#define FALLOC_FL_INSERT_RANGE 0x20
+#endif
 
 #define PAGE 4096
 
@@ -219,8 +230,10 @@ CASE(a_hole_is_punched_under_a_mapping)
     CHECK_EQ(map[PAGE - 11], 'a');
     CHECK_EQ(map[2 * PAGE + 10], 'a');
     check_bytes(file, PAGE - 10, 0, PAGE + 20);
-    CHECK_EQ(lseek(file, 0, SEEK_HOLE), PAGE);
-    CHECK_EQ(lseek(file, PAGE, SEEK_DATA), 2 * PAGE);
+    /* A file system that keeps several pages as one may have zeros there instead of a hole. */
+    off_t hole = lseek(file, 0, SEEK_HOLE);
+    CHECK(hole == PAGE || hole == 4 * PAGE);
+    CHECK_EQ(lseek(file, PAGE, SEEK_DATA), hole == PAGE ? 2 * PAGE : PAGE);
     map[PAGE + 7] = 'c';
     CHECK_OK(msync(map, sizeof bytes, MS_SYNC));
     check_bytes(file, PAGE + 7, 'c', 1);
@@ -272,8 +285,12 @@ CASE(modes_of_fallocate_that_exclude_each_other)
     const int keep = FALLOC_FL_KEEP_SIZE;
     CHECK_ERRNO(fallocate(file, FALLOC_FL_PUNCH_HOLE, 0, 1), EOPNOTSUPP);
     CHECK_ERRNO(fallocate(file, keep | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE, 0, 1), EOPNOTSUPP);
-    CHECK_ERRNO(fallocate(file, keep | FALLOC_FL_COLLAPSE_RANGE, 0, PAGE), EINVAL);
-    CHECK_ERRNO(fallocate(file, keep | FALLOC_FL_INSERT_RANGE, 0, PAGE), EINVAL);
+    /* EINVAL up to Linux 6.13. */
+    const int others[] = {FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE};
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(fallocate(file, keep | others[i], 0, PAGE), -1);
+        CHECK(errno == EINVAL || errno == EOPNOTSUPP);
+    }
     CHECK_ERRNO(fallocate(file, 0x1000, 0, 1), EOPNOTSUPP);
 }
 

@@ -42,9 +42,21 @@ pub struct Machine {
     /// Cores of the machine, but for the path local [default: 2].
     #[arg(long, value_name = "N")]
     cpus: Option<String>,
+    /// The program's cores, but for the path local.
+    #[arg(long, value_name = "LIST")]
+    app_cores: Option<String>,
+    /// Cores that serve its calls, but for the path local.
+    #[arg(long, value_name = "LIST")]
+    kernel_cores: Option<String>,
+    /// Cores that look after devices, but for the path local.
+    #[arg(long, value_name = "LIST")]
+    interrupt_cores: Option<String>,
     /// Memory of the machine, in M or G.
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
+    /// What is locked.
+    #[arg(long, value_name = "fine|coarse|giant-ticket|giant-clh|giant-mcs")]
+    locks: Option<String>,
     /// Set a variable, or pass this machine's value on.
     #[arg(long, value_name = "K[=V]")]
     env: Vec<String>,
@@ -57,12 +69,23 @@ pub struct Machine {
     /// Use a prepared root, which then has PROGRAM and `true` too.
     #[arg(long, value_name = "DIR|FILE.cpio")]
     rootfs: Option<String>,
+    /// What the guest's root is: what is packed, or all of this machine's.
+    #[arg(long, value_name = "ram|host")]
+    root: Option<String>,
+    /// Show a directory of this machine in the guest.
+    #[arg(long, value_name = "HOSTDIR:GUESTDIR[:ro]")]
+    share: Vec<String>,
 }
 
 impl Machine {
     /// The words for `ferry run` with so many cores, unless others are wanted.
     fn words(&self, cpus: &str) -> Vec<String> {
-        let cpus = self.cpus.as_deref().filter(|_| cpus != "1").unwrap_or(cpus);
+        let is_alone = cpus == "1";
+        let cpus = self.cpus.as_deref().filter(|_| !is_alone).unwrap_or(cpus);
+        let layout = |name: &str, cores: &Option<String>| {
+            let words = |cores: &String| vec![name.to_owned(), cores.clone()];
+            cores.as_ref().filter(|_| !is_alone).map(words).unwrap_or_default()
+        };
         let one = |name: &str, value: &Option<String>| {
             value.iter().flat_map(|value| [name.to_owned(), value.clone()]).collect::<Vec<_>>()
         };
@@ -71,11 +94,17 @@ impl Machine {
         };
         [
             vec!["--cpus".to_owned(), cpus.to_owned()],
+            layout("--app-cores", &self.app_cores),
+            layout("--kernel-cores", &self.kernel_cores),
+            layout("--interrupt-cores", &self.interrupt_cores),
             one("--memory", &self.memory),
+            one("--locks", &self.locks),
             many("--env", &self.env),
             one("--cwd", &self.cwd),
             many("--file", &self.file),
             one("--rootfs", &self.rootfs),
+            one("--root", &self.root),
+            many("--share", &self.share),
         ]
         .concat()
     }
@@ -101,10 +130,14 @@ mod tests {
     fn options_of_the_machine_are_passed_on() {
         let machine = Machine {
             cpus: Some("4".to_owned()),
+            kernel_cores: Some("3".to_owned()),
             file: vec!["a".to_owned(), "b:/c".to_owned()],
+            root: Some("host".to_owned()),
             ..Machine::default()
         };
-        assert_eq!(machine.words("2"), ["--cpus", "4", "--file", "a", "--file", "b:/c"]);
-        assert_eq!(machine.words("1")[..2], ["--cpus", "1"]);
+        let files = ["--file", "a", "--file", "b:/c", "--root", "host"];
+        let many = ["--cpus", "4", "--kernel-cores", "3"];
+        assert_eq!(machine.words("2"), [&many[..], &files].concat());
+        assert_eq!(machine.words("1"), [&["--cpus", "1"][..], &files].concat());
     }
 }

@@ -2,7 +2,7 @@
 //! streams, same terminal, same exit status.
 //!
 //! `options` says what can be asked for, `session` keeps a running program company, `streams` moves
-//! bytes, `stats` tells what the cores did, `log` keeps what the kernel says and `panic` explains its death.
+//! bytes, `stats` tells what the cores did, `top` shows it meanwhile, `log` keeps what the kernel says and `panic` explains its death.
 
 mod channel;
 mod disk;
@@ -14,6 +14,7 @@ mod session;
 mod stats;
 mod streams;
 mod terminal;
+pub mod top;
 mod trace;
 
 use std::os::unix::fs::PermissionsExt;
@@ -32,6 +33,7 @@ pub use options::{Arguments, CallPath, default_kernel, parse_seconds, source_roo
 pub use saved::Saved;
 use session::{Session, Tells};
 pub use stats::{CallFigures, Figures};
+use top::Top;
 use trace::Tracer;
 
 /// Memory that Ferry needs beside the initramfs, which is there twice while it is unpacked, in MiB.
@@ -62,7 +64,12 @@ pub struct Options {
 }
 
 /// Carries out `ferry run`; returns the exit status.
-pub fn run(Options { run: arguments, disks }: &Options) -> Result<u8> {
+pub fn run(options: &Options) -> Result<u8> {
+    run_with(options, None)
+}
+
+/// The same, with a view of what the machine does.
+fn run_with(Options { run: arguments, disks }: &Options, top: Option<Top>) -> Result<u8> {
     let arguments = &*arguments.with_saved_layout()?;
     let layout = arguments.layout()?;
     let environment = arguments.environment()?;
@@ -132,9 +139,12 @@ pub fn run(Options { run: arguments, disks }: &Options) -> Result<u8> {
         stages: arguments.stages,
         figures: arguments.figures.clone(),
     };
-    let tracer = match &arguments.trace {
-        Some(path) => Some(Tracer::prepare(path, arguments.memory_mib, arguments.locks)?),
-        None => None,
+    let tracer = match (&arguments.trace, top) {
+        (None, None) => None,
+        (path, top) => {
+            let path = path.as_deref();
+            Some(Tracer::prepare(path, arguments.memory_mib, arguments.locks, top)?)
+        }
     };
     let locked = disks.lock()?;
     let mut session = Session::prepare(arguments.timeout, tells, tracer)?;

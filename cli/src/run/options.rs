@@ -122,6 +122,9 @@ pub struct Arguments {
     /// Record every call, into FILE.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Somebody looks at the records meanwhile (`ferry top`).
+    #[arg(skip)]
+    pub is_watched: bool,
     /// Count with a model of caches and TLBs, into FILE.
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
@@ -303,7 +306,7 @@ impl Arguments {
             core_list(layout.interrupt),
             self.log_level.unwrap_or(LogLevel::Warn).word()
         );
-        if self.trace.is_some() {
+        if self.trace.is_some() || self.is_watched {
             line.push_str(&format!(" ferry.trace={TRACE_RECORDS}"));
         }
         if self.locks != LockScheme::Fine {

@@ -3,7 +3,7 @@
 //! The memory is a file without a name that QEMU maps and this reads. The kernel says where its rings
 //! are; from then on a thread takes what is there every few milliseconds, so neither side needs more
 //! room however long the run is. What finds no room in a ring is counted, not awaited. The last records of
-//! each core are kept at hand, for the report of a kernel that dies.
+//! each core are kept at hand, for the report of a kernel that dies. `ferry top` sees the same records.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -20,6 +20,8 @@ use abi::trace::{Header, LockScheme, Origin, RECORD_BYTES, Record, words_of};
 use anyhow::{Context, Result, bail};
 use trace::Writer;
 
+use super::top::Top;
+
 /// Time between two looks at rings that were empty.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -31,7 +33,8 @@ pub type LastRecords = Vec<VecDeque<Record>>;
 
 /// A trace that is being recorded.
 pub struct Tracer {
-    path: PathBuf,
+    path: Option<PathBuf>,
+    top: Option<Top>,
     scheme: LockScheme,
     memory: Arc<File>,
     is_over: Arc<AtomicBool>,
@@ -39,15 +42,23 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Makes the guest's memory and the file of the trace.
-    pub fn prepare(path: &Path, memory_mib: u64, scheme: LockScheme) -> Result<Tracer> {
+    /// Makes the guest's memory and the file of the trace, if there is to be one.
+    pub fn prepare(
+        path: Option<&Path>,
+        memory_mib: u64,
+        scheme: LockScheme,
+        top: Option<Top>,
+    ) -> Result<Tracer> {
         let memory = rustix::fs::memfd_create("ferry-memory", rustix::fs::MemfdFlags::CLOEXEC)
             .context("cannot get memory for the machine")?;
         let memory = File::from(memory);
         memory.set_len(memory_mib << 20).context("cannot get memory for the machine")?;
-        File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        if let Some(path) = path {
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        }
         Ok(Tracer {
-            path: path.to_path_buf(),
+            path: path.map(Path::to_path_buf),
+            top,
             scheme,
             memory: Arc::new(memory),
             is_over: Arc::new(AtomicBool::new(false)),
@@ -63,10 +74,16 @@ impl Tracer {
     /// The kernel has said where its rings are.
     pub fn begin(&mut self, rings: Rings) {
         let (memory, is_over) = (self.memory.clone(), self.is_over.clone());
-        let (path, scheme) = (self.path.clone(), self.scheme);
+        let (path, scheme, top) = (self.path.clone(), self.scheme, self.top.take());
         self.thread = Some(std::thread::spawn(move || {
-            drain(&memory, &rings, scheme, &path, &is_over)
-                .with_context(|| format!("the trace {} is not complete", path.display()))
+            let target = Target { path: path.as_deref(), scheme, top };
+            let drained = drain(&memory, &rings, target, &is_over);
+            match path {
+                Some(path) => {
+                    drained.with_context(|| format!("the trace {} is not complete", path.display()))
+                }
+                None => drained,
+            }
         }));
     }
 
@@ -75,19 +92,57 @@ impl Tracer {
         self.is_over.store(true, Ordering::Release);
         match self.thread {
             Some(thread) => thread.join().unwrap_or_else(|_| bail!("the trace's thread panicked")),
-            None => {
-                bail!("the kernel did not say where its trace is; {} is empty", self.path.display())
-            }
+            None => match self.path {
+                Some(path) => {
+                    bail!("the kernel did not say where its trace is; {} is empty", path.display())
+                }
+                None => bail!("the kernel did not say where its records are: nothing to show"),
+            },
         }
     }
 }
 
-/// Moves records from the rings to the file until the machine is gone and nothing is left.
+/// Where records go.
+struct Target<'a> {
+    /// The file of the trace.
+    path: Option<&'a Path>,
+    scheme: LockScheme,
+    top: Option<Top>,
+}
+
+/// What takes records: a file, a view, or both.
+struct Taker {
+    writer: Option<Writer<BufWriter<File>>>,
+    top: Option<Top>,
+}
+
+impl Taker {
+    fn push(&mut self, core: u8, record: &Record) -> Result<()> {
+        if let Some(top) = &mut self.top {
+            top.add(record);
+        }
+        match &mut self.writer {
+            Some(writer) => Ok(writer.push(core, record)?),
+            None => Ok(()),
+        }
+    }
+
+    fn lose(&mut self, core: u8, count: u64) -> Result<()> {
+        if let Some(top) = &mut self.top {
+            top.lose(count);
+        }
+        match &mut self.writer {
+            Some(writer) => Ok(writer.lose(core, count)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Moves records from the rings to their target until the machine is gone and nothing is left.
 fn drain(
     memory: &File,
     rings: &Rings,
-    scheme: LockScheme,
-    path: &Path,
+    Target { path, scheme, top }: Target<'_>,
     is_over: &AtomicBool,
 ) -> Result<LastRecords> {
     let header = Header {
@@ -98,8 +153,14 @@ fn drain(
         began_unix_ns: rings.began_unix_ns,
         scheme,
     };
-    let file = File::create(path)?;
-    let mut writer = Writer::new(BufWriter::new(file), &header)?;
+    let writer = match path {
+        Some(path) => Some(Writer::new(BufWriter::new(File::create(path)?), &header)?),
+        None => None,
+    };
+    let mut taker = Taker { writer, top };
+    if let Some(top) = &mut taker.top {
+        top.begin();
+    }
     let count = (rings.cores as usize).min(rings.addresses.len());
     let capacity = u64::from(rings.capacity);
     let mut ends: Vec<Ring> = rings.addresses[..count]
@@ -117,7 +178,10 @@ fn drain(
         let is_last = is_over.load(Ordering::Acquire);
         let mut is_any = false;
         for (core, ring) in ends.iter_mut().enumerate() {
-            is_any |= ring.take(memory, &mut writer, core as u8)?;
+            is_any |= ring.take(memory, &mut taker, core as u8)?;
+        }
+        if let Some(top) = &mut taker.top {
+            top.show_if_due(header.cores, header.ticks_per_second, is_last);
         }
         if is_last {
             break;
@@ -126,7 +190,9 @@ fn drain(
             std::thread::sleep(PAUSE);
         }
     }
-    writer.finish()?;
+    if let Some(writer) = taker.writer {
+        writer.finish()?;
+    }
     Ok(ends.into_iter().map(|ring| ring.last).collect())
 }
 
@@ -160,12 +226,7 @@ impl Ring {
     }
 
     /// Takes what is there; false when there was nothing.
-    fn take<W: std::io::Write>(
-        &mut self,
-        memory: &File,
-        writer: &mut Writer<W>,
-        core: u8,
-    ) -> Result<bool> {
+    fn take(&mut self, memory: &File, taker: &mut Taker, core: u8) -> Result<bool> {
         let count = self.counter(memory, HEAD)?.wrapping_sub(self.taken);
         if count > self.capacity {
             bail!(
@@ -179,7 +240,7 @@ impl Ring {
             memory.read_exact_at(&mut bytes, self.address + place)?;
             let record = Record::decode(&words_of(&bytes))
                 .map_err(|error| anyhow::anyhow!("core {core}, record {}: {error}", self.taken))?;
-            writer.push(core, &record)?;
+            taker.push(core, &record)?;
             if self.last.len() == SHOWN {
                 self.last.pop_front();
             }
@@ -189,7 +250,7 @@ impl Ring {
         memory.write_all_at(&self.taken.to_le_bytes(), self.address + TAIL as u64)?;
         let lost = self.counter(memory, LOST)?;
         if lost != self.lost {
-            writer.lose(core, lost.wrapping_sub(self.lost))?;
+            taker.lose(core, lost.wrapping_sub(self.lost))?;
             self.lost = lost;
         }
         Ok(count > 0)

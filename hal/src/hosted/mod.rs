@@ -251,6 +251,10 @@ impl Contract for Machine {
 
     fn flush_page(_address: VirtAddr) {}
 
+    unsafe fn copy_user(_to: *mut u8, _from: *const u8, _length: usize) -> bool {
+        false
+    }
+
     unsafe fn enter_user(_context: &mut Self::Context) -> Trap {
         stop("it has no user mode")
     }

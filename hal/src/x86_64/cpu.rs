@@ -31,7 +31,7 @@ pub(super) struct Features {
     pub(super) xsave: AtomicBool,
     xsaveopt: AtomicBool,
     smep: AtomicBool,
-    smap: AtomicBool,
+    pub(super) smap: AtomicBool,
     umip: AtomicBool,
     pub(super) pku: AtomicBool,
     rdtscp: AtomicBool,

@@ -2,6 +2,10 @@
 //!
 //! Pure functions, used by the hosted machine too. Software bits 0 to 2 live in entry bits 9 to 11, and
 //! 3 to 7 in bits 52 to 56. Protection key (59 to 62): 1 for hidden pages, else 0.
+//!
+//! A page that user mode may not reach at all is not present for the processor, which keeps the kernel
+//! off it as well when it copies by the user's translations (`copy_user`); a bit of ours says that it is
+//! there.
 
 use crate::contract::{Entry, PageRights, PhysAddr};
 
@@ -10,6 +14,8 @@ pub(crate) const WRITE: u64 = 1 << 1;
 pub(crate) const USER: u64 = 1 << 2;
 pub(crate) const ACCESSED: u64 = 1 << 5;
 pub(crate) const DIRTY: u64 = 1 << 6;
+/// Of a leaf that is not `PRESENT`: there is a page nevertheless.
+const KEPT: u64 = 1 << 8;
 /// Protection key 1, which user mode may not read or write with.
 pub(crate) const HIDDEN: u64 = 1 << 59;
 /// All bits of the key.
@@ -21,8 +27,9 @@ pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// executable: the leaf decides.
 #[inline]
 pub(crate) fn encode(entry: Entry, leaf: bool) -> u64 {
-    let mut raw = entry.frame.0 & ADDRESS | PRESENT;
     let rights = entry.rights;
+    let there = if leaf && !rights.user { KEPT } else { PRESENT };
+    let mut raw = entry.frame.0 & ADDRESS | there;
     let software = u64::from(entry.software);
     raw |= (software & 7) << 9 | (software >> 3) << 52;
     for (set, bit) in [
@@ -40,10 +47,16 @@ pub(crate) fn encode(entry: Entry, leaf: bool) -> u64 {
     raw
 }
 
-/// Decodes an entry; `None` when it is not present.
+/// Whether the entry points to anything.
+#[inline]
+const fn is_there(raw: u64) -> bool {
+    raw & (PRESENT | KEPT) != 0
+}
+
+/// Decodes an entry; `None` when it points to nothing.
 #[inline]
 pub(crate) fn decode(raw: u64) -> Option<Entry> {
-    if raw & PRESENT == 0 {
+    if !is_there(raw) {
         return None;
     }
     Some(Entry {
@@ -63,14 +76,14 @@ pub(crate) fn decode(raw: u64) -> Option<Entry> {
 /// `Contract::entry_frame`.
 #[inline]
 pub(crate) fn frame(raw: u64) -> Option<PhysAddr> {
-    (raw & PRESENT != 0).then_some(PhysAddr(raw & ADDRESS))
+    is_there(raw).then_some(PhysAddr(raw & ADDRESS))
 }
 
 /// `Contract::shared_entry`.
 #[inline]
 pub(crate) fn shared(raw: u64, copy_on_write: bool, mark: u8) -> Option<(u64, u64)> {
     const SOFTWARE: u64 = 7 << 9 | 0x1f << 52;
-    if raw & PRESENT == 0 {
+    if !is_there(raw) {
         return None;
     }
     let stays = if copy_on_write && raw & WRITE != 0 {
@@ -117,6 +130,17 @@ mod tests {
     #[test]
     fn zero_is_not_present() {
         assert_eq!(decode(0), None);
+    }
+
+    #[test]
+    fn what_the_user_may_not_reach_the_processor_does_not_see() {
+        let rights = PageRights { write: true, execute: true, ..PageRights::default() };
+        let entry =
+            Entry { frame: PhysAddr(0x1000), rights, accessed: true, dirty: true, software: 0 };
+        let raw = encode(entry, true);
+        assert_eq!(raw & PRESENT, 0);
+        assert_eq!((decode(raw), frame(raw)), (Some(entry), Some(entry.frame)));
+        assert_eq!(used_page(raw, false), None);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use super::apic;
 use super::core_area::{self, CoreArea};
 use super::registers::Registers;
 use super::trap::KernelFrame;
-use crate::contract::{Trap, VirtAddr};
+use super::{Machine, user_copy};
+use crate::contract::{Contract, Trap, VirtAddr};
 
 const SIGILL: u8 = 4;
 const SIGTRAP: u8 = 5;
@@ -32,6 +33,7 @@ const FPE_FLTINV: i32 = 7;
 const FIRST_INTERRUPT: u64 = 32;
 const VECTOR_NMI: u64 = 2;
 const VECTOR_DOUBLE_FAULT: u64 = 8;
+const VECTOR_PAGE_FAULT: u64 = 14;
 const VECTOR_MACHINE_CHECK: u64 = 18;
 
 /// The fault of a thread whose program counter is no user address.
@@ -71,7 +73,7 @@ pub(super) fn classify(registers: &Registers, core: &CoreArea) -> Trap {
         6 => told(SIGILL, ILL_ILLOPN, rip),
         9 => told(SIGFPE, SI_KERNEL, 0),
         11 | 12 => told(SIGBUS, SI_KERNEL, 0),
-        14 => Trap::PageFault {
+        VECTOR_PAGE_FAULT => Trap::PageFault {
             address: VirtAddr(fault_address()),
             write: error & 2 != 0,
             execute: error & 16 != 0,
@@ -149,11 +151,17 @@ fn take_debug_condition() -> u64 {
 }
 
 /// A trap while the kernel ran.
-pub(super) extern "C" fn kernel_trap(frame: &KernelFrame) {
+pub(super) extern "C" fn kernel_trap(frame: &mut KernelFrame) {
     match frame.vector {
         FIRST_INTERRUPT.. => apic::note_interrupt(frame.vector as u8, CoreArea::here()),
         // Nobody sends these; a debug exception can only be a user's that was delayed.
         VECTOR_NMI | 1 => {}
+        VECTOR_PAGE_FAULT if fault_address() < Machine::USER_END => {
+            match user_copy::after_fault(frame.rip) {
+                Some(address) => frame.rip = address,
+                None => kernel_fault(frame),
+            }
+        }
         _ => kernel_fault(frame),
     }
 }

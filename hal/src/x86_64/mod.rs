@@ -31,6 +31,7 @@ mod start_info;
 mod time;
 mod trampoline;
 mod trap;
+mod user_copy;
 mod xsave;
 
 use core::arch::asm;
@@ -199,6 +200,12 @@ impl Contract for Machine {
 
     fn flush_page(address: VirtAddr) {
         paging::flush_page(address.0);
+    }
+
+    #[inline]
+    unsafe fn copy_user(to: *mut u8, from: *const u8, length: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { user_copy::copy(to, from, length) }
     }
 
     #[inline]

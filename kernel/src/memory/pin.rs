@@ -9,6 +9,7 @@ use abi::memory::Protection;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::memory::{Frame, PhysAddr, VirtAddr, reserve};
+use base::user;
 use core::ops::Range;
 
 use super::area::{Area, AreaFlags, Backing, Object};
@@ -177,15 +178,16 @@ impl AddressSpace {
 impl AddressSpace {
     /// Reads what is there at once, whatever the program may do with it; how many bytes.
     pub fn read_now(&self, address: u64, into: &mut [u8]) -> usize {
+        if user::read_loaded(self.handle(), VirtAddr(address), into) {
+            return into.len();
+        }
         self.lock().table.copy_out(VirtAddr(address), into)
     }
 
     /// Writes within one page, if the program may and the page is there; else nothing.
     pub fn put_now(&self, address: u64, from: &[u8]) -> bool {
         let length = from.len() as u64;
-        length <= PAGE - address % PAGE
-            && is_user_range(address, length)
-            && self.lock().table.copy_in(VirtAddr(address), from) == from.len()
+        length <= PAGE - address % PAGE && self.put_all_now(address, from)
     }
 
     /// Fills `into`, if all of it is there and the program may read it; else what `into` has is undefined.
@@ -205,8 +207,10 @@ impl AddressSpace {
     /// Writes all bytes, if the program may and their pages are there; else perhaps a part of them.
     #[must_use]
     pub fn put_all_now(&self, address: u64, from: &[u8]) -> bool {
-        is_user_range(address, from.len() as u64)
-            && self.lock().table.copy_in(VirtAddr(address), from) == from.len()
+        let place = VirtAddr(address);
+        user::write_loaded(self.handle(), place, from)
+            || is_user_range(address, from.len() as u64)
+                && self.lock().table.copy_in(place, from) == from.len()
     }
 
     /// The aligned 64-bit word at an address, if it is there at once.

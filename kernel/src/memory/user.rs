@@ -12,7 +12,8 @@ use abi::Errno;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use base::memory::VirtAddr;
+use base::memory::{Frame, VirtAddr};
+use base::user;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::area::AreaFlags;
@@ -356,7 +357,11 @@ impl AddressSpace {
     pub(super) fn copy_out(&self, address: u64, into: &mut [u8]) -> usize {
         let mut done = 0;
         for chunk in into.chunks_mut(CHUNK) {
-            let copied = self.lock().table.copy_out(VirtAddr(address + done as u64), chunk);
+            let place = VirtAddr(address + done as u64);
+            let copied = match user::read_loaded(self.handle(), place, chunk) {
+                true => chunk.len(),
+                false => self.lock().table.copy_out(place, chunk),
+            };
             done += copied;
             if copied < chunk.len() {
                 break;
@@ -370,7 +375,11 @@ impl AddressSpace {
     pub(super) fn copy_in(&self, address: u64, from: &[u8]) -> usize {
         let mut done = 0;
         for chunk in from.chunks(CHUNK) {
-            let copied = self.lock().table.copy_in(VirtAddr(address + done as u64), chunk);
+            let place = VirtAddr(address + done as u64);
+            let copied = match user::write_loaded(self.handle(), place, chunk) {
+                true => chunk.len(),
+                false => self.lock().table.copy_in(place, chunk),
+            };
             done += copied;
             if copied < chunk.len() {
                 break;
@@ -379,12 +388,42 @@ impl AddressSpace {
         done
     }
 
+    /// Copies bytes of a frame, from `offset` on, to user memory as `copy_in` does.
+    pub(super) fn copy_in_from_frame(
+        &self,
+        address: u64,
+        frame: &Frame,
+        offset: usize,
+        length: usize,
+    ) -> usize {
+        let place = VirtAddr(address);
+        if user::write_loaded_from_frame(self.handle(), place, frame, offset, length) {
+            return length;
+        }
+        self.lock().table.copy_in_from_frame(place, frame, offset, length)
+    }
+
+    /// Copies user memory into a frame, from `offset` on, as `copy_out` does.
+    pub(super) fn copy_out_to_frame(
+        &self,
+        address: u64,
+        frame: &Frame,
+        offset: usize,
+        length: usize,
+    ) -> usize {
+        let place = VirtAddr(address);
+        if user::read_loaded_to_frame(self.handle(), place, frame, offset, length) {
+            return length;
+        }
+        self.lock().table.copy_out_to_frame(place, frame, offset, length)
+    }
+
     /// Runs `action` on the frame and offset of an aligned word if it is there with that right.
     pub fn with_word<R>(
         &self,
         address: u64,
         write: bool,
-        action: impl FnOnce(&base::memory::Frame, usize) -> R,
+        action: impl FnOnce(&Frame, usize) -> R,
     ) -> Option<R> {
         let page = VirtAddr(page_floor(address));
         let inner = self.lock();

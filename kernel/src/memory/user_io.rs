@@ -28,6 +28,9 @@ pub const MOST_VECTORS: u64 = 1024;
 /// Most bytes that one call moves; more are left for the next, as on Linux.
 pub const MOST_BYTES: u64 = 0x7fff_f000;
 
+/// What a short read of zeros copies.
+const ZEROS: [u8; 256] = [0; 256];
+
 /// Most bytes of a range that is moved at once, without a handler that could wait.
 pub const SHORT_BYTES: u64 = 16 * PAGE;
 
@@ -252,8 +255,7 @@ impl Sink for UserSink {
 
     fn write_from_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {
         self.cursor.advance(length, |space, address, range| {
-            let table = &space.lock().table;
-            table.copy_in_from_frame(VirtAddr(address), frame, offset + range.start, range.len())
+            space.copy_in_from_frame(address, frame, offset + range.start, range.len())
         })
     }
 
@@ -319,7 +321,7 @@ impl<'a> ShortRange<'a> {
 impl Sink for ShortRange<'_> {
     fn write(&mut self, bytes: &[u8]) -> usize {
         let bytes = bytes.get(..self.length).unwrap_or(bytes);
-        let done = self.space.lock().table.copy_in(VirtAddr(self.address), bytes);
+        let done = self.space.copy_in(self.address, bytes);
         self.advance(bytes.len(), done)
     }
 
@@ -329,14 +331,16 @@ impl Sink for ShortRange<'_> {
 
     fn write_from_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {
         let length = length.min(self.length);
-        let address = VirtAddr(self.address);
-        let done = self.space.lock().table.copy_in_from_frame(address, frame, offset, length);
+        let done = self.space.copy_in_from_frame(self.address, frame, offset, length);
         self.advance(length, done)
     }
 
     fn write_zeros(&mut self, length: usize) -> usize {
         let length = length.min(self.length);
-        let done = self.space.lock().table.zero(VirtAddr(self.address), length);
+        let done = match ZEROS.get(..length) {
+            Some(zeros) => self.space.copy_in(self.address, zeros),
+            None => self.space.lock().table.zero(VirtAddr(self.address), length),
+        };
         self.advance(length, done)
     }
 }
@@ -345,7 +349,7 @@ impl Source for ShortRange<'_> {
     fn read(&mut self, into: &mut [u8]) -> usize {
         let length = into.len().min(self.length);
         let into = into.get_mut(..length).unwrap_or_default();
-        let done = self.space.lock().table.copy_out(VirtAddr(self.address), into);
+        let done = self.space.copy_out(self.address, into);
         self.advance(length, done)
     }
 
@@ -355,8 +359,7 @@ impl Source for ShortRange<'_> {
 
     fn read_to_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {
         let length = length.min(self.length);
-        let address = VirtAddr(self.address);
-        let done = self.space.lock().table.copy_out_to_frame(address, frame, offset, length);
+        let done = self.space.copy_out_to_frame(self.address, frame, offset, length);
         self.advance(length, done)
     }
 }
@@ -415,8 +418,7 @@ impl Source for UserSource {
 
     fn read_to_frame(&mut self, frame: &Frame, offset: usize, length: usize) -> usize {
         self.cursor.advance(length, |space, address, range| {
-            let table = &space.lock().table;
-            table.copy_out_to_frame(VirtAddr(address), frame, offset + range.start, range.len())
+            space.copy_out_to_frame(address, frame, offset + range.start, range.len())
         })
     }
 }

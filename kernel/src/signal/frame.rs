@@ -8,6 +8,8 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use core::ops::Range;
+
 use abi::Errno;
 use abi::arch::x86_64::signal as layout;
 use abi::arch::x86_64::signal::register;
@@ -29,6 +31,10 @@ use crate::process::Thread;
 const GENERAL_PROTECTION: u32 = 13;
 /// Largest floating-point state that the machine has.
 const FPU_LIMIT: usize = 4096;
+/// Bytes of a state's beginning, and of its end, that are restored without a buffer of their size: up to the
+/// upper halves of the vector registers, and the rights by protection keys.
+const MOST_FPU_AT_ONCE: usize = 832;
+const MOST_FPU_TAIL: usize = 8;
 
 /// Whether a stack pointer lies on the alternate stack, as Linux decides it for stacks that grow
 /// downwards.
@@ -113,57 +119,51 @@ fn components(state: &[u8]) -> u64 {
         .unwrap_or(0)
 }
 
-/// Writes the software bytes into the beginning of a floating-point state of `size` bytes. A state without
-/// the extended header stays as it is. Returns whether it is an extended one, which a magic word follows.
-fn seal_fpu(state: &mut [u8], size: usize) -> bool {
-    if size < layout::FXSAVE_SIZE + layout::XSAVE_HEADER_SIZE {
-        return false;
-    }
-    let features = components(state);
-    let software = FpuSoftwareBytes {
-        magic: layout::FP_XSTATE_MAGIC1,
-        extended_size: (size + layout::FP_XSTATE_MAGIC2_SIZE) as u32,
-        features: features | layout::LEGACY_FEATURES,
-        state_size: size as u32,
-        padding: [0; 7],
-    };
-    if let Some(bytes) = state.get_mut(layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE) {
-        bytes.copy_from_slice(software.as_bytes());
-    }
-    true
-}
-
-/// A floating-point state as it goes to the user: its beginning, and from `tail_at` on its end. What
-/// lies between is not in use, and is left as the stack has it.
-struct SealedFpu {
-    head: Vec<u8>,
-    tail_at: usize,
-    tail: Vec<u8>,
-    is_extended: bool,
+/// How a floating-point state goes to the user: its beginning, and its end where that is in use. What lies
+/// between is left as the stack has it.
+struct FpuParts {
+    head: Range<usize>,
+    tail: Range<usize>,
+    /// What an extended state has instead of its software bytes; it is followed by a magic word.
+    software: Option<FpuSoftwareBytes>,
     /// Bytes of all together.
     size: usize,
 }
 
-impl SealedFpu {
-    /// Of a context that has been released.
-    fn of(context: &UserContext) -> SealedFpu {
-        let state = context.fpu();
-        let mut size = state.len().min(FPU_LIMIT);
-        let [head, tail] = UserContext::fpu_parts(components(state));
-        let mut tail_at = tail.start.min(size);
-        let mut head = state.get(head).unwrap_or_default().to_vec();
-        let mut tail = state.get(tail).unwrap_or_default().to_vec();
-        let is_extended = seal_fpu(&mut head, size);
-        if is_extended {
-            if tail.is_empty() {
-                tail_at = size;
-            }
-            // The magic word follows the whole state.
-            tail.resize(size - tail_at, 0);
-            tail.extend_from_slice(&layout::FP_XSTATE_MAGIC2.to_le_bytes());
-            size += layout::FP_XSTATE_MAGIC2_SIZE;
+impl FpuParts {
+    fn of(state: &[u8]) -> FpuParts {
+        let size = state.len().min(FPU_LIMIT);
+        let components = components(state);
+        let [head, tail] = UserContext::fpu_parts(components);
+        let is_extended = size >= layout::FXSAVE_SIZE + layout::XSAVE_HEADER_SIZE;
+        let magic = if is_extended { layout::FP_XSTATE_MAGIC2_SIZE } else { 0 };
+        let software = is_extended.then_some(FpuSoftwareBytes {
+            magic: layout::FP_XSTATE_MAGIC1,
+            extended_size: (size + magic) as u32,
+            features: components | layout::LEGACY_FEATURES,
+            state_size: size as u32,
+            padding: [0; 7],
+        });
+        FpuParts { head, tail, software, size: size + magic }
+    }
+
+    /// Writes the parts of `state` to a frame.
+    async fn write(&self, state: &[u8], memory: &UserMemory, address: u64) -> Result<(), Errno> {
+        let part = |range: Range<usize>| state.get(range).ok_or(Errno::EFAULT);
+        let Some(software) = &self.software else {
+            return memory.write_bytes(address, part(self.head.clone())?).await;
+        };
+        let software_at = layout::SOFTWARE_BYTES_OFFSET;
+        memory.write_bytes(address, part(0..software_at)?).await?;
+        memory.write_bytes(address + offset(software_at), software.as_bytes()).await?;
+        let rest = layout::FXSAVE_SIZE..self.head.end;
+        memory.write_bytes(address + offset(rest.start), part(rest)?).await?;
+        if !self.tail.is_empty() {
+            let tail_at = address + offset(self.tail.start);
+            memory.write_bytes(tail_at, part(self.tail.clone())?).await?;
         }
-        SealedFpu { head, tail_at, tail, is_extended, size }
+        let magic_at = address + offset(self.size - layout::FP_XSTATE_MAGIC2_SIZE);
+        memory.write_bytes(magic_at, &layout::FP_XSTATE_MAGIC2.to_le_bytes()).await
     }
 }
 
@@ -182,12 +182,13 @@ pub async fn push(
         return Err(Errno::EFAULT);
     }
     user::release(context);
-    let fpu = SealedFpu::of(context);
+    let state = context.fpu();
+    let fpu = FpuParts::of(state);
 
     let registers = context.general_registers();
     let (stack, trap) = {
-        let state = thread.signals.lock();
-        (state.stack, state.trap)
+        let signals = thread.signals.lock();
+        (signals.stack, signals.trap)
     };
     let wants_alternate = action.flags & SA_ONSTACK != 0;
     let place =
@@ -196,7 +197,7 @@ pub async fn push(
     let frame = SignalFrame {
         return_address: action.restorer,
         context: UserContextRecord {
-            flags: if fpu.is_extended { flags | layout::UC_FP_XSTATE } else { flags },
+            flags: if fpu.software.is_some() { flags | layout::UC_FP_XSTATE } else { flags },
             link: 0,
             stack,
             machine: SignalContext {
@@ -217,8 +218,7 @@ pub async fn push(
         info: info.encode(),
     };
     let memory = UserMemory::new(thread.space());
-    memory.write_bytes(place.fpu, &fpu.head).await?;
-    memory.write_bytes(place.fpu + offset(fpu.tail_at), &fpu.tail).await?;
+    fpu.write(state, &memory, place.fpu).await?;
     memory.write_value(place.frame, &frame).await?;
 
     let info_address = place.frame + offset(core::mem::offset_of!(SignalFrame, info));
@@ -259,12 +259,6 @@ async fn try_restore(thread: &Arc<Thread>, context: &mut UserContext) -> Result<
     let address = context.stack_pointer().checked_sub(8).ok_or(Errno::EFAULT)?;
     let memory = UserMemory::new(thread.space());
     let frame: SignalFrame = memory.read_value(address).await?;
-    let fpu_address = frame.context.machine.fpu_state;
-    let parts = read_fpu_parts(&memory, fpu_address);
-    let whole = match parts {
-        Some(_) => None,
-        None => read_fpu_state(&memory, fpu_address).await?,
-    };
     {
         let mut state = thread.signals.lock();
         thread.signals.set_blocked(&mut state, frame.context.mask);
@@ -272,13 +266,16 @@ async fn try_restore(thread: &Arc<Thread>, context: &mut UserContext) -> Result<
         thread.signals.recalculate(&state, &thread.process.signals);
     }
     user::release(context);
-    let is_valid = match (parts, whole) {
-        (Some([head, tail]), _) => context.write_fpu_parts([&head, &tail]),
-        (None, Some(state)) => context.write_fpu(&state),
-        (None, None) => {
-            context.reset_fpu();
-            true
-        }
+    let fpu_address = frame.context.machine.fpu_state;
+    let is_valid = match restore_fpu_at_once(&memory, fpu_address, context) {
+        Some(is_valid) => is_valid,
+        None => match read_fpu_state(&memory, fpu_address).await? {
+            Some(state) => context.write_fpu(&state),
+            None => {
+                context.reset_fpu();
+                true
+            }
+        },
     };
     if !is_valid {
         return Err(Errno::EFAULT);
@@ -313,34 +310,36 @@ fn bad_selector(context: &UserContextRecord) -> Option<u16> {
     }
 }
 
-/// Reads the parts of a frame's floating-point state that are in use, if it is there, is as large as the
-/// machine's, and uses components in a few places only. `None` says nothing about it.
-fn read_fpu_parts(memory: &UserMemory, address: u64) -> Option<[Vec<u8>; 2]> {
+/// Takes the floating-point state of a frame, if all that is in use of it is there, is as large as the
+/// machine's, and lies in a few places only; says whether it is a valid one. `None` says nothing about it.
+fn restore_fpu_at_once(
+    memory: &UserMemory,
+    address: u64,
+    context: &mut UserContext,
+) -> Option<bool> {
     let full = UserContext::fpu_size().min(FPU_LIMIT);
     let space = memory.space();
-    let mut head = vec![0; layout::FXSAVE_SIZE + layout::XSAVE_HEADER_SIZE];
+    let mut bytes = [0; MOST_FPU_AT_ONCE];
+    let start = bytes.get_mut(..layout::FXSAVE_SIZE + layout::XSAVE_HEADER_SIZE)?;
     let magic_at = address.checked_add(offset(full))?;
     let mut magic = [0; layout::FP_XSTATE_MAGIC2_SIZE];
-    if !space.get_now(address, &mut head) || !space.get_now(magic_at, &mut magic) {
+    if !space.get_now(address, start) || !space.get_now(magic_at, &mut magic) {
         return None;
     }
-    let software = head.get(layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE)?;
+    let software = start.get(layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE)?;
     let software = FpuSoftwareBytes::read_from_bytes(software).ok()?;
     let is_whole = software.magic == layout::FP_XSTATE_MAGIC1
         && software.state_size as usize == full
         && software.extended_size >= software.state_size
         && magic == layout::FP_XSTATE_MAGIC2.to_le_bytes();
-    let [first, second] = UserContext::fpu_parts(components(&head));
-    if !is_whole || first.len() == full && full > head.len() {
-        return None;
-    }
-    let read = head.len();
-    head.resize(first.len(), 0);
-    let mut tail = vec![0; second.len()];
-    let rest = head.get_mut(read..)?;
-    let is_there = space.get_now(address + offset(read), rest)
-        && space.get_now(address + offset(second.start), &mut tail);
-    is_there.then_some([head, tail])
+    let [first, second] = UserContext::fpu_parts(components(start));
+    let read = start.len();
+    let head = bytes.get_mut(..first.len()).filter(|_| is_whole)?;
+    let mut tail = [0; MOST_FPU_TAIL];
+    let tail = tail.get_mut(..second.len())?;
+    let is_there = space.get_now(address + offset(read), head.get_mut(read..)?)
+        && space.get_now(address + offset(second.start), tail);
+    is_there.then(|| context.write_fpu_parts([head, tail]))
 }
 
 /// Reads the floating-point state of a frame; `None` for the state at reset.
@@ -446,11 +445,10 @@ mod tests {
 
     #[test]
     fn a_sealed_state_is_recognised_and_a_cut_one_is_not() {
-        let mut state = vec![0; 832];
-        assert!(seal_fpu(&mut state, 832));
-        assert!(!seal_fpu(&mut state, 512));
-        let bytes = &state[layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE];
-        let software = FpuSoftwareBytes::read_from_bytes(bytes).unwrap();
+        let parts = FpuParts::of(&[0; 832]);
+        assert_eq!(parts.size, 836);
+        assert!(FpuParts::of(&[0; 512]).software.is_none());
+        let software = parts.software.unwrap();
         assert!(is_extended(&software, 832));
         assert!(!is_extended(&software, 700));
     }

@@ -50,6 +50,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("interrupt-cores", interrupt_cores),
     ("trace", trace),
     ("trace-of-locks", trace_of_locks),
+    ("top", top),
     ("panic-of-a-handler", faults::panic_of_a_handler),
     ("panic-of-the-kernel", faults::panic_of_the_kernel),
     ("machine-alone", faults::machine_alone),
@@ -276,6 +277,25 @@ fn trace_of_locks(bench: &Bench) -> Result<()> {
         ensure!(told.succeeded(), "{}", told.describe());
         ensure!(action == "check" || told.stdout.contains("giant-mcs 0: held"), "{}", told.stdout);
     }
+    Ok(())
+}
+
+/// Pages of `ferry top` show both cores and the calls of the program, whose output and status are its own.
+fn top(bench: &Bench) -> Result<()> {
+    let script = "i=0; while [ $i -lt 200 ]; do echo $i; i=$((i+1)); done; exit 3";
+    let mut command = Command::new(&bench.ferry.tool);
+    command.args(["top", "--interval", "0.2", "--kernel"]).arg(&bench.ferry.kernel);
+    command.args(["--timeout", "60", "--", "busybox", "sh", "-c", script]);
+    let finished = process::run(&mut command, b"", DEADLINE)?;
+    ensure!(finished.status == 3, "{}", finished.describe());
+    ensure!(finished.stdout.lines().count() == 200, "{}", finished.describe());
+    let has = |start: &[&str]| {
+        finished
+            .stderr
+            .lines()
+            .any(|line| line.split_whitespace().take(start.len()).eq(start.iter().copied()))
+    };
+    ensure!(has(&["write", "local"]) && has(&["ferry", "top:"]), "{}", finished.describe());
     Ok(())
 }
 
