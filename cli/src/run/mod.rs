@@ -81,9 +81,10 @@ fn run_with(Options { run: arguments, disks }: &Options, top: Option<Top>) -> Re
         .map(|paths| std::env::split_paths(&paths).collect())
         .unwrap_or_default();
     let is_packed = arguments.root == Root::Ram;
-    if !is_packed && (arguments.rootfs.is_some() || !arguments.files.is_empty()) {
-        let text =
-            "--root host and --root disk have files already; they take no --rootfs and no --file";
+    let adds_files = !arguments.files.is_empty() || !arguments.packages.is_empty();
+    if !is_packed && (arguments.rootfs.is_some() || adds_files) {
+        let text = "--root host and --root disk have files already; they take no --rootfs, no --file \
+            and no --package";
         return Err(Usage(text.to_string()).into());
     }
     if arguments.root == Root::Disk {
@@ -96,6 +97,9 @@ fn run_with(Options { run: arguments, disks }: &Options, top: Option<Top>) -> Re
     };
     for file in &arguments.files {
         image.add_file(file)?;
+    }
+    for package in &arguments.packages {
+        image.add_package(package)?;
     }
     let search_path = value("PATH").unwrap_or_else(|| GUEST_PATH.to_string());
     let (name, _) = arguments.program.split_first().context("no program given")?;

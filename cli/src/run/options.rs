@@ -88,6 +88,9 @@ pub struct Arguments {
     /// Add a file or folder, and what it needs to run.
     #[arg(long = "file", value_name = "HOST[:GUEST]", value_parser = AddedFile::parse)]
     pub files: Vec<AddedFile>,
+    /// Add the files of an installed Debian package, and what its programs need.
+    #[arg(long = "package", value_name = "NAME")]
+    pub packages: Vec<String>,
     /// Use a prepared root, which then has PROGRAM too.
     #[arg(long, value_name = "DIR|FILE.cpio")]
     pub rootfs: Option<PathBuf>,

@@ -27,6 +27,7 @@ mod fuzz;
 mod library;
 mod model;
 mod page;
+mod programs;
 mod report;
 mod root_disk;
 mod run;

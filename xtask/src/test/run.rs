@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use super::Bench;
 use super::boot::{Boot, CONFIGURATIONS, Configuration};
 use super::faults;
+use super::programs;
 use super::report::{Case, Filter, Report};
 use crate::process;
 
@@ -22,7 +23,8 @@ const IDLE_SHARE: f64 = 0.05;
 /// Clock ticks per second in `/proc/PID/stat`.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-type Check = fn(&Bench) -> Result<()>;
+/// One check; an error says what is wrong.
+pub type Check = fn(&Bench) -> Result<()>;
 
 const CHECKS: &[(&str, Check)] = &[
     ("two-commands-of-the-readme", readme_command),
@@ -60,7 +62,8 @@ const CHECKS: &[(&str, Check)] = &[
 pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
     report.progress("run: what callers of ferry run rely on");
     let mut cases = Vec::new();
-    for (name, check) in CHECKS.iter().filter(|(name, _)| filter.wants("run", name)) {
+    let checks = CHECKS.iter().chain(programs::CHECKS);
+    for (name, check) in checks.filter(|(name, _)| filter.wants("run", name)) {
         let failure = check(bench).err().map(|error| format!("{error:#}"));
         cases.push(Case::new(format!("run/{name}"), failure));
     }
