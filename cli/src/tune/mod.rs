@@ -111,37 +111,64 @@ fn try_best(
     before: f64,
     directory: &Path,
 ) -> Result<Option<run::Options>> {
-    let promising = predictions.iter().filter(|prediction| prediction.gain > 1.0 + MARGIN);
-    let mut winner: Option<(f64, run::Options)> = None;
-    for prediction in promising.take(TRIED) {
-        let what = prediction.candidate.describe();
-        eprintln!("ferry tune: running with {what}");
+    let file = directory.join("tried.trace");
+    let options_of = |candidate: &Candidate| {
         let mut options = base.clone();
-        prediction.candidate.apply(&mut options.run);
-        let file = directory.join("tried.trace");
-        let status = run_traced(&mut options, &file)?;
-        if status != 0 {
-            eprintln!("ferry tune: the program ended with status {status} there; left out");
-            continue;
+        candidate.apply(&mut options.run);
+        options
+    };
+    let measure = |candidate: &Candidate| {
+        eprintln!("ferry tune: running with {}", candidate.describe());
+        match run_traced(&mut options_of(candidate), &file)? {
+            0 => Ok(Ok(calls_per_second(&file)? / before)),
+            status => Ok(Err(status)),
         }
-        let real = calls_per_second(&file)? / before;
-        let (promised, off) = (prediction.gain, (prediction.gain / real - 1.0) * 100.0);
-        traces::print(&format!(
-            "{what}: {promised:.2} times was predicted, {real:.2} times came true ({off:+.0} %)\n"
-        ))?;
-        if real > winner.as_ref().map_or(1.0 + MARGIN, |(most, _)| *most) {
-            options.run.trace = None;
-            winner = Some((real, options));
+    };
+    let (winner, text) = fastest(predictions, measure)?;
+    traces::print(&text)?;
+    Ok(winner.map(|candidate| {
+        let mut options = options_of(candidate);
+        options.run.trace = None;
+        options
+    }))
+}
+
+/// How many times as fast a candidate was as what was traced, or the status with which its run failed.
+type Tried = std::result::Result<f64, u8>;
+
+/// Measures the best predictions that promise something; the fastest candidate, if it was faster than what was
+/// traced, and what came true.
+fn fastest(
+    predictions: &[Prediction],
+    mut measure: impl FnMut(&Candidate) -> Result<Tried>,
+) -> Result<(Option<&Candidate>, String)> {
+    let promising = predictions.iter().filter(|prediction| prediction.gain > 1.0 + MARGIN);
+    let mut winner: Option<(f64, &Candidate)> = None;
+    let mut text = String::new();
+    for Prediction { candidate, gain } in promising.take(TRIED) {
+        let what = candidate.describe();
+        match measure(candidate)? {
+            Err(status) => {
+                text += &format!("{what}: the program ended with status {status}; left out\n");
+            }
+            Ok(real) => {
+                let off = (gain / real - 1.0) * 100.0;
+                text += &format!(
+                    "{what}: {gain:.2} times was predicted, {real:.2} times came true ({off:+.0} %)\n"
+                );
+                if real > winner.map_or(1.0 + MARGIN, |(most, _)| most) {
+                    winner = Some((real, candidate));
+                }
+            }
         }
     }
-    match &winner {
-        Some((real, options)) => {
-            let what = Candidate::of(&options.run)?.describe();
-            traces::print(&format!("best: {what}, {real:.2} times what was traced first\n"))?;
+    text += &match winner {
+        Some((real, candidate)) => {
+            format!("best: {}, {real:.2} times what was traced first\n", candidate.describe())
         }
-        None => traces::print("best: as it was traced first; nothing was faster\n")?,
-    }
-    Ok(winner.map(|(_, options)| options))
+        None => "best: as it was traced first; nothing was faster\n".to_owned(),
+    };
+    Ok((winner.map(|(_, candidate)| candidate), text))
 }
 
 fn run_traced(options: &mut run::Options, file: &Path) -> Result<u8> {
@@ -205,4 +232,38 @@ fn calls_per_second(file: &Path) -> Result<f64> {
 fn open(path: &Path) -> Result<BufReader<File>> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     Ok(BufReader::new(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn predicted(gains: &[f64]) -> Vec<Prediction> {
+        let candidates = candidates::all(2).into_iter();
+        candidates.zip(gains).map(|(candidate, &gain)| Prediction { candidate, gain }).collect()
+    }
+
+    #[test]
+    fn what_is_faster_when_it_runs_wins_and_what_came_true_is_said() {
+        let predictions = predicted(&[1.5, 1.4, 1.3]);
+        let mut speeds = [1.1, 1.25].into_iter();
+        let (winner, text) = fastest(&predictions, |_| Ok(Ok(speeds.next().unwrap()))).unwrap();
+        assert_eq!(winner, Some(&predictions[1].candidate));
+        assert!(text.contains("1.50 times was predicted, 1.10 times came true (+36 %)"), "{text}");
+        assert!(text.ends_with("1.25 times what was traced first\n"), "{text}");
+        assert!(speeds.next().is_none(), "only the two best are tried");
+    }
+
+    #[test]
+    fn what_is_not_faster_or_fails_does_not_win() {
+        let two = predicted(&[1.5, 1.4]);
+        let (winner, text) = fastest(&two, |_| Ok(Ok(1.01))).unwrap();
+        assert!(winner.is_none() && text.contains("nothing was faster"), "{text}");
+        let one = predicted(&[1.5]);
+        let (winner, text) = fastest(&one, |_| Ok(Err(139))).unwrap();
+        assert!(winner.is_none() && text.contains("status 139; left out"), "{text}");
+        let nothing = predicted(&[1.01]);
+        let (winner, _) = fastest(&nothing, |_| panic!("promises nothing")).unwrap();
+        assert!(winner.is_none());
+    }
 }
