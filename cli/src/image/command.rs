@@ -1,4 +1,5 @@
-//! `ferry image`: writes the initramfs that `ferry run` would boot, to look at or to boot elsewhere.
+//! `ferry image`: writes the initramfs that `ferry run` would boot, to look at or to boot elsewhere; and what
+//! there is for disks (`disk`).
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,18 +7,22 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::program::GUEST_PATH;
-use super::{AddedFile, Image};
+use super::{AddedFile, Image, disk};
 
-/// Write an initramfs with programs and what they need.
+/// Make disks with a root file system, or write an initramfs with programs and what they need.
 #[derive(clap::Args)]
 #[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
     after_help = "Example:\n  ferry image --output root.cpio --file data:/srv/data -- python3 sqlite3\n  \
     ferry run --rootfs root.cpio -- python3 -V"
 )]
 pub struct Arguments {
+    #[command(subcommand)]
+    disk: Option<disk::Command>,
     /// Where to write the archive (newc cpio, not compressed).
-    #[arg(long, short, value_name = "FILE")]
-    output: PathBuf,
+    #[arg(long, short, value_name = "FILE", required = true)]
+    output: Option<PathBuf>,
     /// Add a file or directory of the host, and what the programs in it need.
     #[arg(long = "file", value_name = "HOST[:GUEST]", value_parser = AddedFile::parse)]
     files: Vec<AddedFile>,
@@ -34,6 +39,10 @@ pub struct Arguments {
 
 /// Carries out `ferry image`.
 pub fn run(arguments: &Arguments) -> Result<u8> {
+    if let Some(command) = &arguments.disk {
+        return disk::run(command);
+    }
+    let output = arguments.output.as_ref().context("no --output given")?;
     let mut image = match &arguments.rootfs {
         Some(rootfs) => Image::with_rootfs(rootfs)?,
         None => Image::with_default_root(Vec::new())?,
@@ -47,8 +56,8 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     for program in &arguments.programs {
         image.locate_program(program, Path::new("/"), GUEST_PATH)?;
     }
-    let out = File::create(&arguments.output)
-        .with_context(|| format!("cannot create {}", arguments.output.display()))?;
+    let out =
+        File::create(output).with_context(|| format!("cannot create {}", output.display()))?;
     image.write(out)?;
     for warning in &image.warnings {
         eprintln!("ferry: warning: {warning}");

@@ -6,6 +6,7 @@
 pub mod command;
 mod cpio;
 mod default_root;
+mod disk;
 mod elf;
 mod host;
 mod libraries;

@@ -22,6 +22,9 @@ pub struct DiskArguments {
     /// Requests to the disks that fail, as QEMU's blkdebug reads it.
     #[arg(long, value_name = "FILE", hide = true)]
     disk_errors: Option<PathBuf>,
+    /// A server of network block devices that answers for the first disk.
+    #[arg(long, value_name = "SOCKET", hide = true, conflicts_with = "disk_errors")]
+    disk_server: Option<PathBuf>,
 }
 
 impl DiskArguments {
@@ -40,10 +43,25 @@ impl DiskArguments {
 
     /// The options of QEMU for locked disks.
     pub fn options(&self, locked: &[LockedDisk]) -> Vec<OsString> {
-        let errors = self.disk_errors.as_deref();
-        let options = |(index, disk): (usize, &LockedDisk)| disk.arguments(index, errors);
+        let backing = |index: usize| match (&self.disk_server, &self.disk_errors) {
+            (Some(socket), _) if index == 0 => Backing::Server(socket),
+            (_, Some(errors)) => Backing::Failing(errors),
+            _ => Backing::File,
+        };
+        let options = |(index, disk): (usize, &LockedDisk)| disk.arguments(index, backing(index));
         locked.iter().enumerate().flat_map(options).collect()
     }
+}
+
+/// What answers for a disk.
+#[derive(Clone, Copy)]
+enum Backing<'a> {
+    /// Its file.
+    File,
+    /// Its file, with errors that a configuration of QEMU's `blkdebug` tells.
+    Failing(&'a Path),
+    /// A server behind a socket.
+    Server(&'a Path),
 }
 
 /// A disk that the guest has.
@@ -68,7 +86,11 @@ impl DiskOption {
             Some(path) => (path, true),
             None => (text.strip_suffix(":rw").unwrap_or(text), false),
         };
-        let path = PathBuf::from(path);
+        DiskOption::new(PathBuf::from(path), is_read_only)
+    }
+
+    /// A disk in this file. An error when it can be none.
+    pub fn new(path: PathBuf, is_read_only: bool) -> Result<DiskOption, String> {
         let kind = std::fs::metadata(&path)
             .map_err(|error| format!("cannot use {}: {error}", path.display()))?
             .file_type();
@@ -85,7 +107,11 @@ impl DiskOption {
         let path = self.path.display();
         let file =
             File::open(&self.path).with_context(|| format!("cannot open the disk {path}"))?;
-        let mut found = [0; 2];
+        let (mut found, mut signature) = ([0; 2], [0; 2]);
+        // Where a table of partitions has its signature: the guest looks for the ext4 in them.
+        if file.read_exact_at(&mut signature, 510).is_ok() && signature == [0x55, 0xaa] {
+            return Ok(());
+        }
         match file.read_exact_at(&mut found, MAGIC.0) {
             Ok(()) if found == MAGIC.1 => Ok(()),
             Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
@@ -93,7 +119,7 @@ impl DiskOption {
             }
             _ => {
                 let message = format!(
-                    "there is no ext4 on {path}; `mke2fs -t ext4 -d DIRECTORY FILE SIZE` makes one"
+                    "there is no ext4 on {path}; `ferry image create` makes one"
                 );
                 Err(NotStarted { status: crate::status::NOT_RUNNABLE, message }.into())
             }
@@ -123,7 +149,7 @@ impl DiskOption {
     }
 
     /// Locks the file: alone, or with others that only read it.
-    fn lock(&self) -> Result<LockedDisk> {
+    pub fn lock(&self) -> Result<LockedDisk> {
         let path = self.path.display();
         if !self.is_read_only
             && let Some(user) = self.user_here()
@@ -159,24 +185,28 @@ impl LockedDisk {
         self.option.is_read_only
     }
 
-    /// The options of QEMU for disk number `index`. A flush of the guest reaches the host's disk. `errors` is a
-    /// configuration of QEMU's `blkdebug`: which requests fail.
-    fn arguments(&self, index: usize, errors: Option<&Path>) -> [OsString; 4] {
+    /// The options of QEMU for disk number `index`. A flush of the guest reaches the host's disk.
+    fn arguments(&self, index: usize, backing: Backing<'_>) -> [OsString; 4] {
         let mut drive = OsString::from(format!(
             "if=none,id=disk{index},format=raw,cache=writeback,discard=unmap,werror=report,rerror=report"
         ));
         if self.option.is_read_only {
             drive.push(",readonly=on");
         }
-        match errors {
-            None => drive.push(",file="),
-            Some(errors) => {
+        let mut path = self.option.path.as_path();
+        match backing {
+            Backing::File => drive.push(",file="),
+            Backing::Failing(errors) => {
                 drive.push(",file.driver=blkdebug,file.config=");
                 drive.push(quoted(errors.as_os_str()));
                 drive.push(",file.image.driver=file,file.image.filename=");
             }
+            Backing::Server(socket) => {
+                drive.push(",file.driver=nbd,file.server.type=unix,file.server.path=");
+                path = socket;
+            }
         }
-        drive.push(quoted(self.option.path.as_os_str()));
+        drive.push(quoted(path.as_os_str()));
         let device = format!("virtio-blk-device,drive=disk{index}");
         ["-drive".into(), drive, "-device".into(), device.into()]
     }
@@ -210,7 +240,7 @@ mod tests {
         assert!(disk.check_ext4().is_err());
         file.as_file().write_all_at(&[0x53, 0xef], 1080).unwrap();
         disk.check_ext4().unwrap();
-        let none = DiskArguments { disks: Vec::new(), disk_errors: None };
+        let none = DiskArguments { disks: Vec::new(), disk_errors: None, disk_server: None };
         assert!(none.check_root().is_err());
     }
 
