@@ -118,9 +118,7 @@ impl DiskOption {
                 Err(error).with_context(|| format!("cannot read the disk {path}"))
             }
             _ => {
-                let message = format!(
-                    "there is no ext4 on {path}; `ferry image create` makes one"
-                );
+                let message = format!("there is no ext4 on {path}; `ferry image create` makes one");
                 Err(NotStarted { status: crate::status::NOT_RUNNABLE, message }.into())
             }
         }

@@ -254,7 +254,8 @@ fn newly_installed(line: &str) -> Option<u64> {
 /// seconds.
 fn settle_times(root: &Path, begin: SystemTime) -> Result<i64> {
     // Clocks of file systems lag behind a little.
-    let begin = begin.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs().cast_signed() - 2;
+    let begin =
+        begin.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs().cast_signed() - 2;
     let mut places = vec![root.to_path_buf()];
     let mut next = 0;
     let mut youngest = 0;
@@ -297,25 +298,33 @@ fn identity(status: &str, size: u64) -> String {
     }
     let text = format!("{:016x}{:016x}", words[0], words[1]);
     let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default().to_string();
-    [part(0, 8), part(8, 12), format!("4{}", part(13, 16)), format!("8{}", part(17, 20)), part(20, 32)]
-        .join("-")
+    [
+        part(0, 8),
+        part(8, 12),
+        format!("4{}", part(13, 16)),
+        format!("8{}", part(17, 20)),
+        part(20, 32),
+    ]
+    .join("-")
 }
 
 /// Makes the file system.
 fn make(arguments: &Arguments, root: &Path, file: &Path, day: i64) -> Result<()> {
     let used = used_bytes(root)?;
-    let size = arguments
-        .size
-        .unwrap_or_else(|| (used + used / 4 + LEAST_FREE).next_multiple_of(64 * MIB));
+    let size =
+        arguments.size.unwrap_or_else(|| (used + used / 4 + LEAST_FREE).next_multiple_of(64 * MIB));
     let status = fs::read_to_string(root.join("var/lib/dpkg/status")).unwrap_or_default();
     let identity = identity(&status, size);
     File::create(file)
         .and_then(|disk| disk.set_len(size))
         .with_context(|| format!("cannot make {}", file.display()))?;
-    let seed = format!("hash_seed={identity},root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0");
+    let seed =
+        format!("hash_seed={identity},root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0");
     Tool::new("mke2fs")
         .env("E2FSPROGS_FAKE_TIME", day.to_string())
-        .args(["-q", "-F", "-t", "ext4", "-m", "1", "-L", "ferry", "-U", &identity, "-E", &seed, "-d"])
+        .args([
+            "-q", "-F", "-t", "ext4", "-m", "1", "-L", "ferry", "-U", &identity, "-E", &seed, "-d",
+        ])
         .arg(root)
         .arg(file)
         .run(&[0])

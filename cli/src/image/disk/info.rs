@@ -29,7 +29,8 @@ pub fn describe(file: &Path) -> Result<String> {
     require_ext4(file)?;
     let header = Tool::new("dumpe2fs").arg("-h").arg(file).run(&[0])?.text;
     let field = |name: &str| {
-        let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_string());
+        let value =
+            |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_string());
         header.lines().find_map(value)
     };
     let number = |name: &str| field(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
