@@ -1,9 +1,9 @@
 //! Device nodes: what opening a device by number gives, and the tree of `/dev`.
 //!
 //! There are the memory devices (null, zero, full, random, urandom), the terminals (tty, console,
-//! ptmx and its slaves), and disks (`block`).
+//! ptmx and its slaves), disks and what makes loop devices (`block`).
 
-use crate::block;
+use crate::block::{self, BlockDevice};
 use crate::file::{File, Mapping, Transfer, seek_in};
 use crate::identity::{Caller, Identity};
 use crate::inode::NewContent;
@@ -59,6 +59,7 @@ pub fn open(
         }
         (5, 1) => CONSOLE.get().ok_or(Errno::ENXIO)?.open(flags, caller, false),
         (5, 2) => terminal::open_ptmx(caller),
+        (10, 237) => Ok(Arc::new(block::loops::Control)),
         (136, slave) => terminal::open_slave(slave, flags, caller),
         _ => Err(Errno::ENXIO),
     }
@@ -160,11 +161,38 @@ impl File for MemoryDevice {
     }
 }
 
+/// The root of the file system in which nodes come and go with their devices.
+static HOME: Once<Location> = Once::new();
+
+fn make_node(directory: &Location, device: &BlockDevice) -> Result<(), Errno> {
+    let identity = Identity::kernel();
+    let lookup = Lookup { root: directory, start: directory, identity: &identity };
+    let content = NewContent::BlockDevice(device.number());
+    tree::create(lookup, device.name().as_bytes(), content, 0o660).map(|_| ())
+}
+
+/// There is a new block device: gives it a node.
+pub(crate) fn appeared(device: &BlockDevice) {
+    let Some(directory) = HOME.get() else { return };
+    if let Err(error) = make_node(directory, device) {
+        log::warn!("{} has no node in /dev: {error}", device.name());
+    }
+}
+
+/// A block device is gone, and its node goes with it.
+pub(crate) fn vanished(device: &BlockDevice) {
+    let Some(directory) = HOME.get() else { return };
+    let identity = Identity::kernel();
+    let lookup = Lookup { root: directory, start: directory, identity: &identity };
+    // A program may have removed the node before.
+    let _ = tree::unlink(lookup, device.name().as_bytes());
+}
+
 /// Makes the nodes of `/dev` in an empty directory.
 pub fn populate(directory: &Location) -> Result<(), Errno> {
     let identity = Identity::kernel();
     let lookup = Lookup { root: directory, start: directory, identity: &identity };
-    let nodes: [(&[u8], u32, u32, u32); 8] = [
+    let nodes: [(&[u8], u32, u32, u32); 9] = [
         (b"null", 1, 3, 0o666),
         (b"zero", 1, 5, 0o666),
         (b"full", 1, 7, 0o666),
@@ -173,14 +201,15 @@ pub fn populate(directory: &Location) -> Result<(), Errno> {
         (b"tty", 5, 0, 0o666),
         (b"console", 5, 1, 0o600),
         (b"ptmx", 5, 2, 0o666),
+        (b"loop-control", 10, 237, 0o660),
     ];
     for (name, major, minor, mode) in nodes {
         let content = NewContent::CharacterDevice(make_device(major, minor));
         tree::create(lookup, name, content, mode)?;
     }
+    let _ = HOME.set(directory.clone());
     for device in block::devices() {
-        let content = NewContent::BlockDevice(device.number());
-        tree::create(lookup, device.name().as_bytes(), content, 0o660)?;
+        make_node(directory, &device)?;
     }
     for (name, mode) in [(b"pts".as_slice(), 0o755), (b"shm", 0o1777)] {
         tree::create(lookup, name, NewContent::Directory, mode)?;

@@ -396,6 +396,15 @@ pub fn set_root(mount: &Mount) {
     ROOT_DEVICE.store(mount.file_system.device(), Ordering::Relaxed);
 }
 
+/// The top of the tree that a location is in.
+pub fn root_of(location: &Location) -> Location {
+    let mut mount = location.mount.clone();
+    while let Some(place) = mount.attached_at() {
+        mount = place.mount;
+    }
+    Location::root_of(&mount)
+}
+
 /// Whether a mount in the tree shows the file system of a device number.
 pub fn is_mounted(device: u64) -> bool {
     let tree = TREE.read();

@@ -87,6 +87,7 @@ pub fn start() -> bool {
         fs::block::register(disk.clone(), options);
     }
     DISKS.call_once(|| disks);
+    fs::block::loops::start(Options { fresh_ns: 0, core: machine::device_core() });
     has_console
 }
 

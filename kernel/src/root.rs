@@ -31,6 +31,7 @@ const SHARED_MODE: u32 = 0o1777;
 /// Makes the root file system and everything that is mounted in it. Called once, at boot.
 pub async fn mount() -> Result<Location, Errno> {
     let memory = tmpfs::Options { mode: ROOT_MODE, ..tmpfs::Options::default() };
+    block::scan_all().await;
     let kind = options::parse(Machine::boot_info().command_line, |_| ()).root;
     let root = match kind {
         Root::Memory => {
@@ -55,14 +56,25 @@ pub async fn mount() -> Result<Location, Errno> {
     Ok(root)
 }
 
-/// The ext4 of the first disk, read-only when the disk is.
+/// The ext4 of the first disk, or of the first of its partitions that has one; read-only when the disk is.
 async fn mount_disk() -> Result<Location, Errno> {
-    let disk = block::devices().into_iter().next().ok_or(Errno::ENXIO)?;
-    let is_read_only = disk.disk().0.geometry().is_read_only;
-    let file_system = devices::mount_disk(disk.number(), is_read_only).await?;
+    let disk = block::devices().into_iter().find(|device| device.as_loop().is_none());
+    let disk = disk.ok_or(Errno::ENXIO)?;
+    let is_read_only = disk.geometry().is_read_only;
     let flags = if is_read_only { MS_RDONLY } else { 0 };
-    let source = alloc::format!("/dev/{}", disk.name());
-    Ok(Location::root_of(&Mount::detached(file_system, &source, flags)))
+    let mut outcome = Err(Errno::ENXIO);
+    for device in core::iter::once(disk.clone()).chain(disk.partitions()) {
+        match devices::mount_disk(device.number(), is_read_only).await {
+            Ok(file_system) => {
+                let source = alloc::format!("/dev/{}", device.name());
+                return Ok(Location::root_of(&Mount::detached(file_system, &source, flags)));
+            }
+            // There is none.
+            Err(Errno::EINVAL) => outcome = Err(Errno::EINVAL),
+            Err(error) => return Err(error),
+        }
+    }
+    outcome
 }
 
 /// What Linux's start would keep in memory over a disk: `/run`, and `/tmp` when the disk cannot be written.

@@ -217,8 +217,9 @@ impl Volume {
         let (peeked, shown) = (io.clone(), clock.clone());
         let begin = move || serve(&inner, (device, io), options, shown, reply);
         let spawned = fibre::spawn_blocking(terms.core, begin, move |_| {
-            ending.has_ended();
+            // Who waits for the end may want the disk next.
             claimed.release();
+            ending.has_ended();
         });
         if spawned.is_err() {
             claimed_too.release();

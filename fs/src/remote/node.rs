@@ -96,6 +96,11 @@ impl Node {
         self.state.lock().handle.clone()
     }
 
+    /// What it is like now is known from elsewhere: what is cached goes if that differs.
+    pub(crate) fn told(&self, attributes: &Attributes) {
+        self.found(None, attributes);
+    }
+
     /// The server has told of it again, perhaps by a newer handle.
     pub(super) fn found(&self, handle: Option<Handle>, attributes: &Attributes) {
         let mut state = self.state.lock();

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::boot::{Boot, CONFIGURATIONS};
 use super::report::{Case, Filter, Report};
-use super::{Bench, ext4, root_disk};
+use super::{Bench, block_devices, ext4, power, root_disk};
 
 /// What one boot may take.
 pub const DEADLINE: Duration = Duration::from_secs(90);
@@ -32,7 +32,7 @@ pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
     for (name, check) in CHECKS
         .iter()
         .chain(ext4::CHECKS)
-        .chain(root_disk::CHECKS)
+        .chain(root_disk::CHECKS).chain(block_devices::CHECKS).chain(power::CHECKS)
         .filter(|(name, _)| filter.wants("disk", name))
     {
         let directory = bench.root.join("target/test-disk").join(name);

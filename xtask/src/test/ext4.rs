@@ -17,7 +17,7 @@ use crate::process;
 /// What a tool of this machine may take.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// How often the power is cut.
-const CUTS: usize = 5;
+const CUTS: usize = 2;
 
 type Check = fn(&Bench, &Path) -> Result<()>;
 
@@ -48,7 +48,7 @@ pub fn tool(name: &str, arguments: &[&str], good: &[i32]) -> Result<String> {
 }
 
 /// An image of this size with an ext4 as Debian makes it.
-fn image(directory: &Path, mebibytes: u64) -> Result<PathBuf> {
+pub fn image(directory: &Path, mebibytes: u64) -> Result<PathBuf> {
     image_of(directory, mebibytes, &[])
 }
 
@@ -229,7 +229,7 @@ fn ext4_full(bench: &Bench, directory: &Path) -> Result<()> {
 }
 
 /// A number below `limit` that nobody can foresee.
-fn random(limit: u64) -> u64 {
+pub fn random(limit: u64) -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish() % limit
 }
@@ -304,7 +304,7 @@ fn cut(bench: &Bench, image: &Path, script: &str, lines: u64) -> Result<u64> {
 }
 
 /// Kills the QEMU that a `ferry run` has started.
-fn kill_machine(ferry: u32) -> Result<()> {
+pub fn kill_machine(ferry: u32) -> Result<()> {
     let children = content(Path::new(&format!("/proc/{ferry}/task/{ferry}/children")))?;
     let machine = children.split_ascii_whitespace().next().context("ferry has no machine")?;
     tool("kill", &["-9", machine], &[0]).map(|_| ())

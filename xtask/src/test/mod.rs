@@ -17,6 +17,7 @@
 //! The last line is `N passed, N failed`. What is made for the tests lies below `target/`, and the
 //! machines and files of a run are gone when it ends.
 
+mod block_devices;
 mod boot;
 mod browser;
 mod cargo_tests;
@@ -26,8 +27,10 @@ mod faults;
 mod fuzz;
 mod library;
 mod model;
+mod nbd;
 mod page;
 mod programs;
+mod power;
 mod report;
 mod root_disk;
 mod run;

@@ -25,6 +25,7 @@
 //! lines may so be of slightly different moments, as on Linux. Files of a process that has ended
 //! answer `ESRCH`.
 
+mod blocks;
 mod configuration;
 mod counters;
 mod descriptors;

@@ -64,9 +64,9 @@ fn cores() -> Vec<usize> {
 }
 
 const ROOT: &[(&str, MakeEntry)] = &[
-    ("block", |number| directory(number, 2, &[])),
+    ("block", super::blocks::whole),
     ("bus", |number| directory(number, 3, &[])),
-    ("class", |number| directory(number, 4, &[])),
+    ("class", |number| directory(number, 4, &[("block", super::blocks::by_name)])),
     ("dev", |number| directory(number, 0x60, DEVICE_NUMBERS)),
     ("devices", |number| {
         directory(number, 5, &[("system", |number| directory(number, 6, SYSTEM))])
@@ -80,7 +80,7 @@ const ROOT: &[(&str, MakeEntry)] = &[
 
 /// `dev`: devices by number.
 const DEVICE_NUMBERS: &[(&str, MakeEntry)] = &[
-    ("block", |number| directory(number, 0x61, &[])),
+    ("block", super::blocks::by_number),
     ("char", |number| directory(number, 0x62, &[])),
 ];
 

@@ -62,11 +62,11 @@ pub(super) fn file_systems() -> Generated {
     Ok(text.0)
 }
 
-/// `/proc/partitions`: numbers, blocks of 1,024 bytes and name of each disk.
+/// `/proc/partitions`: numbers, blocks of 1,024 bytes and name of each disk and partition that has a size.
 pub(super) fn partitions() -> Generated {
     let mut text = Text::default();
     put!(text, "major minor  #blocks  name\n\n");
-    for disk in fs::block::devices() {
+    for disk in fs::block::devices().into_iter().filter(|disk| disk.size() > 0) {
         let (number, blocks) = (disk.number(), disk.size() / 1024);
         let (major, minor) = (device_major(number), device_minor(number));
         put!(text, "{major:4}  {minor:7} {blocks:10} {}\n", disk.name());
@@ -95,7 +95,7 @@ pub(super) fn devices() -> Generated {
     for (major, name) in characters.into_iter().chain([(128, "ptm"), (136, "pts")]) {
         put!(text, "{major:3} {name}\n");
     }
-    put!(text, "\nBlock devices:\n");
+    put!(text, " 10 misc\n\nBlock devices:\n  7 loop\n254 virtblk\n259 blkext\n");
     Ok(text.0)
 }
 

@@ -8,8 +8,10 @@ use abi::fs::fcntl::*;
 use abi::fs::*;
 use abi::socket::request::{FIOGETOWN, FIOSETOWN, SIOCGPGRP, SIOCSPGRP};
 use abi::terminal::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use fs::block::BlockFile;
 use fs::lock::{self, LockKind, Owner, Range, Record, Refusal};
 use fs::pipe::PipeEnd;
 use fs::{NodeKind, OpenFile};
@@ -332,6 +334,11 @@ pub async fn ioctl(call: &Call) -> SysResult {
             return Err(if request == FIFREEZE { Errno::EOPNOTSUPP } else { Errno::EINVAL });
         }
         _ => {}
+    }
+    if let Some(disk) = file.file().as_any().downcast_ref::<BlockFile>()
+        && let Some(result) = Box::pin(super::block::ioctl(call, disk, request, argument)).await
+    {
+        return result;
     }
     let length = file.file().ioctl_input(request)?;
     let input = user.read_vector(argument, length).await?;

@@ -28,6 +28,7 @@
 
 mod asynchronous;
 mod attributes;
+mod block;
 mod change;
 mod control;
 mod copy;
