@@ -6,7 +6,7 @@
 pub mod command;
 mod cpio;
 mod default_root;
-mod disk;
+pub mod disk;
 mod elf;
 mod host;
 mod libraries;

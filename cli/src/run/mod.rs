@@ -5,7 +5,7 @@
 //! bytes, `stats` tells what the cores did, `top` shows it meanwhile, `log` keeps what the kernel says and `panic` explains its death.
 
 mod channel;
-pub mod disk;
+mod disk;
 mod log;
 mod options;
 mod panic;

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use base::heap::tree;
 use base::sync::{Mutex, rank};
 use base::task::{fibre, yield_now};
+use core::sync::atomic::{AtomicU64, Ordering};
 use rsext4::{
     BlockIo, Clock, DeviceCapabilities, DeviceGeometry, EntropySource, Ext4Error, Ext4Result,
     Ext4Timestamp, SectorId,
@@ -24,6 +25,13 @@ const LINE: usize = 4096;
 const MOST_CACHED: usize = 4 * LINE;
 /// Operations on the disk that are answered from memory before the core is given to others.
 const MOST_IN_A_ROW: u32 = 64;
+
+/// Most reads of one operation on a disk of so many bytes: it may look at each of the smallest blocks some times.
+fn most_reads(size: u64) -> u64 {
+    const LEAST: u64 = 65_536;
+    const EACH: u64 = 8;
+    LEAST + size / 1024 * EACH
+}
 
 /// What is cached.
 struct Lines {
@@ -39,6 +47,8 @@ pub struct DiskIo {
     device: Arc<BlockDevice>,
     lines: Arc<Mutex<Lines>>,
     in_a_row: u32,
+    /// Reads that the operation under way may still make: what an image says may lead in a circle.
+    reads_left: Arc<AtomicU64>,
 }
 
 fn failed(error: Errno) -> Ext4Error {
@@ -74,7 +84,24 @@ impl DiskIo {
         let most = (base::memory::frame_counts().total / 64).clamp(128, 4096);
         let lines = Lines { bytes: BTreeMap::new(), order: VecDeque::new(), most };
         let lines = Arc::new(Mutex::new(&rank::REMOTE_FILES, lines));
-        DiskIo { device, lines, in_a_row: 0 }
+        let reads_left = Arc::new(AtomicU64::new(most_reads(device.size())));
+        DiskIo { device, lines, in_a_row: 0, reads_left }
+    }
+
+    /// The next operation begins.
+    pub fn refill(&self) {
+        self.reads_left.store(most_reads(self.device.size()), Ordering::Relaxed);
+    }
+
+    /// Counts a read. `EIO` after more of them than any operation needs.
+    fn spend(&self) -> Ext4Result<()> {
+        let left = self.reads_left.load(Ordering::Relaxed);
+        if left == 0 {
+            log::error!("ext4 on {}: an operation goes on and on", self.device.name());
+            return Err(Ext4Error::io());
+        }
+        self.reads_left.store(left - 1, Ordering::Relaxed);
+        Ok(())
     }
 
     fn range(&self, sector: SectorId, length: usize) -> Ext4Result<u64> {
@@ -158,6 +185,7 @@ fn parts(
 impl BlockIo for DiskIo {
     fn read(&mut self, buffer: &mut [u8], sector: SectorId, _count: u32) -> Ext4Result<()> {
         let offset = self.range(sector, buffer.len())?;
+        self.spend()?;
         if !self.is_cachable(offset, buffer.len()) {
             self.in_a_row = 0;
             return self.fetch(offset, buffer);

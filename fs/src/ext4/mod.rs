@@ -454,6 +454,7 @@ fn serve(
     reply: Reply<()>,
 ) {
     let services = MountServices::new(WallClock(clock.clone()), Random, NoopObserver);
+    let fuel = io.clone();
     let mut mounted: Mounted = match Ext4::mount(io, services, options) {
         Ok(mounted) => mounted,
         Err(error) => {
@@ -493,6 +494,7 @@ fn serve(
         if !options.readonly && commit_at_ns.is_none() {
             commit_at_ns = Some(time::now_ns().saturating_add(COMMIT_AFTER_NS));
         }
+        fuel.refill();
         let outcome = catch(|| {
             work(&mut mounted);
             numbers_of(&mounted)
@@ -511,6 +513,7 @@ fn serve(
         core::mem::forget(mounted);
         return;
     }
+    fuel.refill();
     if let Err(error) = mounted.unmount() {
         log::error!("ext4 on {}: not everything could be written: {error}", device.name());
         shared.has_failed();

@@ -75,10 +75,16 @@ impl Disk for MemoryDisk {
 
 /// A fresh image with a file system of this size.
 pub(super) fn image(name: &str, mebibytes: u64) -> PathBuf {
+    image_with(name, mebibytes, &[])
+}
+
+/// The same with options of `mke2fs`.
+fn image_with(name: &str, mebibytes: u64, options: &[&str]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("ferry-{}-{name}.img", std::process::id()));
     std::fs::write(&path, []).unwrap();
     let status = Command::new("/sbin/mke2fs")
         .args(["-q", "-F", "-t", "ext4"])
+        .args(options)
         .arg(&path)
         .arg(format!("{mebibytes}M"))
         .status()
@@ -270,6 +276,31 @@ fn a_disk_that_fails_is_an_error_of_fsync() {
 }
 
 #[test]
+fn a_directory_that_was_synced_has_its_names_after_a_power_cut() {
+    let path = image("synced", 16);
+    let disk = disk_of(&path);
+    std::fs::remove_file(path).unwrap();
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let file = make(&root, "old", NewContent::Regular).await;
+        let flags = abi::fs::RenameFlags::empty();
+        complete(|| root.rename(b"old", file.id(), &root, b"new", None, flags)).await.unwrap();
+        complete(|| root.sync()).await.unwrap();
+        let bytes = HostMutex::new(disk.bytes.lock().unwrap().clone());
+        let cut = Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) });
+        let after = mounted(&cut).await;
+        let found = after.root();
+        assert!(complete(|| found.lookup(b"new")).await.is_ok());
+        assert_eq!(complete(|| found.lookup(b"old")).await.err(), Some(Errno::ENOENT));
+        drop(found);
+        complete(|| after.close()).await.unwrap();
+        drop((root, file));
+        complete(|| file_system.close()).await.unwrap();
+    });
+}
+
+#[test]
 fn what_is_no_ext4_is_refused() {
     let bytes = HostMutex::new(vec![0xa5; 4 << 20]);
     let disk = Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) });
@@ -327,6 +358,17 @@ async fn explore(file_system: &Arc<dyn FileSystem>) {
 #[test]
 fn noise_in_the_metadata_is_an_error_at_worst() {
     let path = image("noise", 4);
+    survives_noise(path, 20);
+}
+
+#[test]
+fn noise_that_no_sum_reveals_is_an_error_at_worst() {
+    // What an enemy writes has the right sums; here there are none.
+    let path = image_with("unsummed", 4, &["-O", "^metadata_csum"]);
+    survives_noise(path, 60);
+}
+
+fn survives_noise(path: PathBuf, rounds: u64) {
     let disk = disk_of(&path);
     std::fs::remove_file(path).unwrap();
     block_on_host(async {
@@ -347,12 +389,21 @@ fn noise_in_the_metadata_is_an_error_at_worst() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
         (state >> 33) % limit
     };
-    for round in 0..30 {
+    // Superblock, descriptors, inodes, directories, journal: where there is something at all.
+    let written: Vec<usize> = (1024..whole.len()).filter(|&at| whole[at] != 0).collect();
+    for round in 0..rounds {
         let mut bytes = whole.clone();
-        for _ in 0..1 + round * 4 {
-            // The superblock, the group descriptors, the inodes, the first directories.
-            let place = 1024 + random(600 << 10) as usize;
-            bytes[place] = random(256) as u8;
+        for _ in 0..1 + round * 2 {
+            let place = match random(3) {
+                0 => 1024 + random(600 << 10) as usize,
+                1 => 1024 + random(1024) as usize,
+                _ => written[random(written.len() as u64) as usize],
+            };
+            bytes[place] = match random(3) {
+                0 => 0xff,
+                1 => bytes[place] ^ (1 << random(8)),
+                _ => random(256) as u8,
+            };
         }
         let bytes = HostMutex::new(bytes);
         let disk = Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) });

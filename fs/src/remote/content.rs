@@ -196,7 +196,12 @@ impl Node {
             let state = self.state.lock();
             (state.content.is_writing(), state.content.writer.clone())
         };
-        let Some(writer) = writer else { return Ok(()) };
+        let writer = match writer {
+            Some(writer) => writer,
+            // Its names and attributes may have changed, which its volume keeps.
+            None if sync && self.remote.server.is_ours_alone() => self.handle(),
+            None => return Ok(()),
+        };
         if !is_writing && !sync {
             return Ok(());
         }

@@ -5,6 +5,7 @@
 
 mod create;
 mod info;
+pub mod lock;
 mod tools;
 
 use std::fs::{File, OpenOptions};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::SeekFrom as Part;
 
-use crate::run::disk::{DiskOption, LockedDisk};
+use lock::{DiskOption, LockedDisk};
 use tools::{Bar, MIB, Tool, parse_size};
 
 /// What can be done with a disk.
