@@ -354,10 +354,9 @@ pub(super) fn clear_when_unused(number: u64, core: CpuId) {
 impl Disk for LoopDisk {
     fn geometry(&self) -> DiskGeometry {
         let backing = self.backing.lock();
-        let (size, sector_size, flags) =
-            backing.as_ref().map_or((0, UNIT as u32, 0), |backing| {
-                (backing.size, backing.sector_size, backing.info.flags)
-            });
+        let (size, sector_size, flags) = backing.as_ref().map_or((0, UNIT as u32, 0), |backing| {
+            (backing.size, backing.sector_size, backing.info.flags)
+        });
         DiskGeometry {
             size: size - size % u64::from(sector_size),
             sector_size,

@@ -78,11 +78,10 @@ impl Found {
     fn add(&mut self, number: u32, start: u64, size: u64, cuts: bool) -> Result<(), Errno> {
         let Some(end) = start.checked_add(size) else { return Ok(()) };
         let end = if cuts { end.min(self.size) } else { end };
-        let overlaps =
-            |other: &Partition| {
-                let holds_others = self.extended >> other.number.min(31) & 1 != 0;
-                !holds_others && start < other.start + other.size && other.start < end
-            };
+        let overlaps = |other: &Partition| {
+            let holds_others = self.extended >> other.number.min(31) & 1 != 0;
+            !holds_others && start < other.start + other.size && other.start < end
+        };
         let is_good = start > 0 && start < end && end <= self.size;
         if !is_good || self.partitions.len() >= MOST || self.partitions.iter().any(overlaps) {
             log::warn!("partition {number} is left out: bytes {start} to {end} of {}", self.size);

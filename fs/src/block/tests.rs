@@ -42,8 +42,12 @@ fn primary_and_logical_partitions_are_found() {
     put_mbr(&mut disk, 0, &[(0x80, 0x83, 10, 90), (0, 0, 0, 0), (0, 5, 200, 500)]);
     put_mbr(&mut disk, 200, &[(0, 0x83, 10, 50), (0, 5, 100, 60)]);
     put_mbr(&mut disk, 300, &[(0, 0x83, 10, 20)]);
-    let expected =
-        [in_sectors(1, 10, 90), in_sectors(3, 200, 2), in_sectors(5, 210, 50), in_sectors(6, 310, 20)];
+    let expected = [
+        in_sectors(1, 10, 90),
+        in_sectors(3, 200, 2),
+        in_sectors(5, 210, 50),
+        in_sectors(6, 310, 20),
+    ];
     assert_eq!(partitions(&disk), expected);
 }
 
@@ -64,7 +68,11 @@ fn what_overlaps_or_lies_beyond_the_end_is_left_out() {
     put_mbr(&mut disk, 0, &entries);
     // As on Linux, what begins within the disk ends with it.
     assert_eq!(partitions(&disk), [in_sectors(1, 10, 20), in_sectors(4, 90, 10)]);
-    put_mbr(&mut disk, 0, &[(0, 0x83, 0, 20), (0, 0x83, u32::MAX, u32::MAX), (0, 0x83, 5, 0), (0, 0, 0, 0)]);
+    put_mbr(
+        &mut disk,
+        0,
+        &[(0, 0x83, 0, 20), (0, 0x83, u32::MAX, u32::MAX), (0, 0x83, 5, 0), (0, 0, 0, 0)],
+    );
     assert!(partitions(&disk).is_empty());
 }
 
@@ -154,7 +162,11 @@ fn noise_does_no_harm() {
             let mut disk = whole.clone();
             for _ in 0..=random() % 6 {
                 let sector = [0, 1, 2, 50, 100, 125, 199][random() as usize % 7] * SECTOR;
-                let within = if random() % 2 == 0 { random() as usize % 96 } else { 440 + random() as usize % 72 };
+                let within = if random() % 2 == 0 {
+                    random() as usize % 96
+                } else {
+                    440 + random() as usize % 72
+                };
                 disk[sector + within] = random() as u8;
             }
             let found = partitions(&disk);

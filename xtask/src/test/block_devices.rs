@@ -55,7 +55,11 @@ fn partitions(bench: &Bench, directory: &Path) -> Result<()> {
     let disk = File::create(&path)?;
     disk.set_len(64 << 20)?;
     let last = START + SIZE;
-    put_table(&disk, 0, &[(LINUX, START as u32, SIZE as u32), (0, 0, 0), (EXTENDED, last as u32, 40_000)])?;
+    put_table(
+        &disk,
+        0,
+        &[(LINUX, START as u32, SIZE as u32), (0, 0, 0), (EXTENDED, last as u32, 40_000)],
+    )?;
     put_table(&disk, last, &[(LINUX, 63, 1000), (EXTENDED, 5000, 3000)])?;
     put_table(&disk, last + 5000, &[(LINUX, 63, 2000)])?;
     disk.write_all_at(&file_system(directory, SIZE)?, START * SECTOR)?;

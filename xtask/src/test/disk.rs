@@ -32,7 +32,9 @@ pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
     for (name, check) in CHECKS
         .iter()
         .chain(ext4::CHECKS)
-        .chain(root_disk::CHECKS).chain(block_devices::CHECKS).chain(power::CHECKS)
+        .chain(root_disk::CHECKS)
+        .chain(block_devices::CHECKS)
+        .chain(power::CHECKS)
         .filter(|(name, _)| filter.wants("disk", name))
     {
         let directory = bench.root.join("target/test-disk").join(name);

@@ -162,7 +162,14 @@ fn cuts(bench: &Bench, directory: &Path, load: &Load) -> Result<()> {
 /// Runs the load until it has said its numbers; each number and when it came.
 fn run(bench: &Bench, image: &Path, server: &Server, load: &Load) -> Result<Vec<(u64, usize)>> {
     let mut command = bench.ferry.command(CONFIGURATIONS[5]);
-    command.args(["--timeout", "120", "--disk", text(image), "--disk-server", text(server.socket())]);
+    command.args([
+        "--timeout",
+        "120",
+        "--disk",
+        text(image),
+        "--disk-server",
+        text(server.socket()),
+    ]);
     if let Some(program) = load.program {
         let path = which(program)?;
         command.args(["--file", text(&path)]);
@@ -212,7 +219,8 @@ fn replay_by_ferry(bench: &Bench, cuts: &[Cut]) -> Result<()> {
         options.extend(["--disk", text(&cut.path)]);
     }
     let letters: String = ('a'..).take(cuts.len()).map(|letter| format!("{letter} ")).collect();
-    let script = format!("for disk in {letters}; do mount -t ext4 /dev/vd$disk /mnt; umount /mnt; done");
+    let script =
+        format!("for disk in {letters}; do mount -t ext4 /dev/vd$disk /mnt; umount /mnt; done");
     shell(bench, &options, &script, "")
 }
 

@@ -79,10 +79,8 @@ const ROOT: &[(&str, MakeEntry)] = &[
 ];
 
 /// `dev`: devices by number.
-const DEVICE_NUMBERS: &[(&str, MakeEntry)] = &[
-    ("block", super::blocks::by_number),
-    ("char", |number| directory(number, 0x62, &[])),
-];
+const DEVICE_NUMBERS: &[(&str, MakeEntry)] =
+    &[("block", super::blocks::by_number), ("char", |number| directory(number, 0x62, &[]))];
 
 const SYSTEM: &[(&str, MakeEntry)] = &[
     ("cpu", |number| Entry::directory(number, Arc::new(Processors))),
