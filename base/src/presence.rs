@@ -12,6 +12,11 @@
 //!
 //! Because of the two fences at least one side sees the other: either the core flushes, or it is
 //! interrupted and waited for. What the change took away may be used again after that.
+//!
+//! Tables are another matter than pages: a core in the kernel whose root is loaded may still walk them, on
+//! its own initiative, until it flushes. It is not interrupted for that: `has_forgotten` tells whether it has
+//! flushed since, or has another root loaded. Root and generation change together, under a count that is
+//! odd meanwhile.
 
 use crate::primitives::{AtomicU64, Ordering, constant, fence};
 
@@ -47,8 +52,10 @@ pub(crate) struct Presence {
     stay: AtomicU64,
     /// Root of the loaded space, 0 for none; changes only while `stay` is even.
     root: AtomicU64,
-    /// The generation that this core's translations are good for; nobody else looks at it.
+    /// The generation that this core's translations are good for.
     generation: AtomicU64,
+    /// Odd while the core loads a root; grows with every load.
+    loads: AtomicU64,
 }
 
 impl Presence {
@@ -59,6 +66,7 @@ impl Presence {
                 stay: AtomicU64::new(0),
                 root: AtomicU64::new(0),
                 generation: AtomicU64::new(0),
+                loads: AtomicU64::new(0),
             }
         }
     }
@@ -70,10 +78,27 @@ impl Presence {
         self.root.load(Ordering::Relaxed) == root
     }
 
-    /// This core is about to load a space, or none (0), whose generation was read before.
-    pub(crate) fn note_loaded(&self, root: u64, generation: u64) {
+    /// This core loads a space, or none (0), whose generation was read before: `load` loads the root, which
+    /// makes it forget all translations.
+    pub(crate) fn load(&self, root: u64, generation: u64, load: impl FnOnce()) {
+        let loads = self.loads.load(Ordering::Relaxed);
+        self.loads.store(loads + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
         self.generation.store(generation, Ordering::Relaxed);
         self.root.store(root, Ordering::Relaxed);
+        load();
+        self.loads.store(loads + 2, Ordering::Release);
+    }
+
+    /// Whether this core walks no table that was taken out of the space with this root before the space had
+    /// `generation`. Call it after `Generation::advance`.
+    pub(crate) fn has_forgotten(&self, root: u64, generation: u64) -> bool {
+        let loads = self.loads.load(Ordering::Acquire);
+        let loaded = self.root.load(Ordering::Relaxed);
+        let known = self.generation.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let is_stable = loads % 2 == 0 && self.loads.load(Ordering::Relaxed) == loads;
+        is_stable && (loaded != root || known >= generation)
     }
 
     /// This core enters user mode, unless it finds a reason not to; a full fence must follow before it
@@ -86,16 +111,12 @@ impl Presence {
         stay
     }
 
-    /// Whether this core must flush before it goes on into user mode; it is taken to do so.
+    /// The present generation of the space that this core has loaded, if it must load the root again
+    /// before it goes on into user mode.
     #[inline]
-    #[must_use]
-    pub(crate) fn is_stale(&self, generation: &Generation) -> bool {
+    pub(crate) fn is_stale(&self, generation: &Generation) -> Option<u64> {
         let now = generation.now();
-        let stale = self.generation.load(Ordering::Relaxed) != now;
-        if stale {
-            self.generation.store(now, Ordering::Relaxed);
-        }
-        stale
+        (self.generation.load(Ordering::Relaxed) != now).then_some(now)
     }
 
     /// This core has left user mode.

@@ -16,8 +16,9 @@ use core::sync::atomic::{Ordering, fence};
 use hal::{Contract, MAX_CPUS, Machine, PhysAddr, Trap, UserContext as Registers, VirtAddr};
 
 use crate::cpu::{self, CpuId, CpuLocal, LocalSlot, PerCpu};
-use crate::memory::{Frame, OutOfMemory, PageTable};
+use crate::memory::{Frame, OutOfMemory, PageTable, TableList};
 use crate::presence::{Generation, Presence};
+use crate::sync::Once;
 use crate::{memory, sync, task};
 
 type MachineContext = <Machine as Contract>::Context;
@@ -27,11 +28,36 @@ type MachineContext = <Machine as Contract>::Context;
 pub struct SpaceHandle {
     root: PhysAddr,
     generation: Generation,
+    /// Tables that were taken out and that some core may have walked when the `PageTable` went.
+    left: Once<TableList>,
 }
 
 impl SpaceHandle {
     pub(crate) fn new(root: PhysAddr) -> SpaceHandle {
-        SpaceHandle { root, generation: Generation::new() }
+        SpaceHandle { root, generation: Generation::new(), left: Once::new() }
+    }
+
+    /// Frees these tables when the last core has left the space.
+    pub(crate) fn leave(&self, tables: TableList) {
+        self.left.call_once(|| tables);
+    }
+
+    /// Tells the cores that tables were taken out; the generation from which on a core does not know them.
+    pub(crate) fn forget_tables(&self) -> u64 {
+        let before = invalidate(self, None);
+        let presence = PRESENCE.here();
+        if presence.has_loaded(self.root.0) {
+            presence.load(self.root.0, before + 1, || {
+                // SAFETY: `LOADED` keeps the space.
+                unsafe { Machine::load_root(self.root) };
+            });
+        }
+        before + 1
+    }
+
+    /// Whether no core walks tables that were taken out before `generation` any more.
+    pub(crate) fn have_cores_forgotten(&self, generation: u64) -> bool {
+        CpuId::all().all(|core| PRESENCE.of(core).has_forgotten(self.root.0, generation))
     }
 
     /// The root table.
@@ -60,10 +86,10 @@ static PRESENCE: PerCpu<Presence> = PerCpu::new([const { Presence::new() }; MAX_
 
 /// Makes every translation of the space that any core has cached useless: no core is in user mode with
 /// an old one when this returns, and none enters with one. `page` says that only one page changed, which
-/// is cheaper for this core.
+/// is cheaper for this core. Returns the generation before.
 ///
 /// May be called with locks held: cores in user mode hold none, and leave at once when interrupted.
-pub(crate) fn invalidate(space: &SpaceHandle, page: Option<VirtAddr>) {
+pub(crate) fn invalidate(space: &SpaceHandle, page: Option<VirtAddr>) -> u64 {
     let before = space.generation.advance();
     if let Some(page) = page
         && PRESENCE.here().forgets_one(space.root.0, before)
@@ -80,6 +106,7 @@ pub(crate) fn invalidate(space: &SpaceHandle, page: Option<VirtAddr>) {
             }
         }
     }
+    before
 }
 
 /// Makes every cached translation of the space useless. `PageTable` does this by itself whenever it
@@ -101,9 +128,11 @@ fn with_translations(space: &SpaceHandle, copy: impl FnOnce() -> bool) -> bool {
     }
     let stay = presence.begin_stay();
     fence(Ordering::SeqCst);
-    if presence.is_stale(&space.generation) {
-        // SAFETY: `LOADED` keeps the space. Later changes see us and wait.
-        unsafe { Machine::load_root(space.root) };
+    if let Some(generation) = presence.is_stale(&space.generation) {
+        presence.load(space.root.0, generation, || {
+            // SAFETY: `LOADED` keeps the space. Later changes see us and wait.
+            unsafe { Machine::load_root(space.root) };
+        });
     }
     let copied = copy();
     presence.end_stay(stay);
@@ -321,9 +350,11 @@ pub fn run(
     // One full fence, in there, orders both publications before both looks.
     let enter = task::enter_user_mode() && !stay_out();
     let trap = if enter {
-        if presence.is_stale(&space.generation) {
-            // SAFETY: `LOADED` keeps the space. Later changes see us and interrupt us.
-            unsafe { Machine::load_root(space.root) };
+        if let Some(generation) = presence.is_stale(&space.generation) {
+            presence.load(space.root.0, generation, || {
+                // SAFETY: `LOADED` keeps the space. Later changes see us and interrupt us.
+                unsafe { Machine::load_root(space.root) };
+            });
         }
         // SAFETY: the context is this thread's alone, stays in its box, and its space is loaded.
         unsafe { Machine::enter_user(context.registers()) }
@@ -340,9 +371,10 @@ pub fn run(
 fn load(presence: &Presence, space: &Arc<SpaceHandle>) -> bool {
     let generation = space.generation.now();
     let released = LOADED.with(|loaded| loaded.replace(space.clone()));
-    presence.note_loaded(space.root.0, generation);
-    // SAFETY: the root was prepared by `PageTable::new`, and the `Arc` in `LOADED` keeps it.
-    unsafe { Machine::load_root(space.root) };
+    presence.load(space.root.0, generation, || {
+        // SAFETY: the root was prepared by `PageTable::new`, and the `Arc` in `LOADED` keeps it.
+        unsafe { Machine::load_root(space.root) };
+    });
     released.is_none_or(|released| Arc::strong_count(&released) > 1)
 }
 
@@ -352,9 +384,10 @@ pub fn leave_space() {
     let released = LOADED.with(|loaded| {
         let released = loaded.take();
         if released.is_some() {
-            PRESENCE.here().note_loaded(0, 0);
-            // SAFETY: the kernel's root lives for ever.
-            unsafe { Machine::load_root(Machine::kernel_root()) };
+            PRESENCE.here().load(0, 0, || {
+                // SAFETY: the kernel's root lives for ever.
+                unsafe { Machine::load_root(Machine::kernel_root()) };
+            });
         }
         released
     });

@@ -432,6 +432,80 @@ CASE(page_tables_are_counted)
     CHECK(status_of("VmPTE:") - before >= (TABLES - 1) * 4);
 }
 
+static volatile int neighbour_ends;
+static volatile long looks;
+static volatile char *volatile shown;
+
+/* Runs beside, in user mode and in the kernel, and looks where the other maps. */
+static void *look_beside(void *unused)
+{
+    (void)unused;
+    for (; !neighbour_ends; looks++) {
+        volatile char *place = shown;
+        for (int i = 0; i < 64; i++) {
+            if (place[0] != 7) {
+                neighbour_ends = 1;
+                return "another page is there";
+            }
+        }
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* The neighbour looks at this from now on, and at nothing else. */
+static void show(volatile char *place)
+{
+    shown = place;
+    for (long before = looks; looks < before + 2 && !neighbour_ends;)
+        sched_yield();
+}
+
+CASE(page_tables_of_what_is_unmapped_are_given_back)
+{
+    enum { ROUNDS = 400, TABLES = 16 };
+    static const long GIB = 1L << 30;
+    volatile char *always = fresh(4096);
+    always[0] = 7;
+    shown = always;
+    pthread_t neighbour;
+    CHECK_EQ(pthread_create(&neighbour, NULL, look_beside, NULL), 0);
+    long before = status_of("VmPTE:");
+    for (long round = 1; round <= ROUNDS; round++) {
+        /* Tables of three levels at addresses that come once. */
+        char *wish = (char *)(GIB * (round * 37 % 20011 + 512));
+        volatile char *memory = mmap(wish, 2L * MIB * TABLES, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        CHECK(memory != MAP_FAILED);
+        for (long at = 0; at < TABLES; at++) {
+            CHECK_EQ(memory[at * 2 * MIB], 0);
+            memory[at * 2 * MIB] = 7;
+        }
+        show(memory);
+        if (round % 4 == 0) {
+            char *target = wish + GIB * 20100;
+            show(always);
+            volatile char *moved =
+                mremap((void *)memory, 2L * MIB * TABLES, 2L * MIB * TABLES,
+                       MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, target);
+            CHECK(moved == target);
+            CHECK_EQ(moved[2 * MIB], 7);
+            show(moved);
+            show(always);
+            CHECK_OK(munmap((void *)moved, 2L * MIB * TABLES));
+        }
+        show(always);
+        CHECK_OK(munmap((void *)memory, 2L * MIB * TABLES));
+    }
+    neighbour_ends = 1;
+    long after = status_of("VmPTE:");
+    void *wrong;
+    CHECK_EQ(pthread_join(neighbour, &wrong), 0);
+    CHECK(wrong == NULL);
+    if (after > before + 256)
+        FAIL("%ld KiB of page tables became %ld", before, after);
+}
+
 CASE(page_tables_of_one_process_do_not_take_the_memory_of_all)
 {
     /* It reads one page here and one there: none is its own, only the tables are. */

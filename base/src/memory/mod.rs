@@ -27,7 +27,7 @@ pub use allocator::{FrameCounts, allocate_contiguous, frame_counts};
 pub use frame::{Frame, zero_frame};
 pub use hal::contract::PageRights;
 pub use hal::{PAGE_SIZE, PhysAddr, VirtAddr};
-pub(crate) use table::free_tables;
+pub(crate) use table::{TableList, free_tables};
 pub use table::{Mapping, PageState, PageTable, ShareMode};
 
 /// There is no RAM left for this.

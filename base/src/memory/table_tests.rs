@@ -213,3 +213,39 @@ fn a_dropped_table_gives_every_frame_back() {
     });
     assert!(balanced);
 }
+
+#[test]
+fn tables_of_empty_ranges_are_given_back() {
+    const ALL: core::ops::Range<VirtAddr> = VirtAddr(0)..VirtAddr(Machine::USER_END);
+    let mut table = PageTable::new().unwrap();
+    table.map(page(0), filled(1), WRITE).unwrap();
+    let own = table.table_count();
+    let before = frame_counts().free;
+    for round in 0..50_u64 {
+        // 64 leaf tables, and ranges that have upper tables of their own.
+        for at in 0..64 {
+            let place = page((round + 1) << 18 | at * 512);
+            table.map(place, filled(2), WRITE).unwrap();
+        }
+        let range = page((round + 1) << 18)..page((round + 1) << 18 | 64 * 512);
+        table.trim(range.clone(), page(1)..ALL.end);
+        assert_eq!(table.count(range.clone()), 64, "tables with pages stay");
+        assert_eq!(table.unmap_range(range.clone()), 64);
+        table.trim(range, page(1)..ALL.end);
+        // Some are kept for the next mapping.
+        assert!(table.table_count() <= own + 4, "{} tables", table.table_count());
+    }
+    assert!(before <= frame_counts().free + 64 + 128);
+    assert_eq!(first_byte(&table, 0), Some(1));
+    // Its neighbours in the table are still mapped.
+    table.map(page(1), filled(3), WRITE).unwrap();
+    table.unmap(page(1));
+    table.trim(page(1)..page(2), page(1)..page(512));
+    assert_eq!(first_byte(&table, 0), Some(1));
+    // A table that comes back is empty.
+    table.map(page(7 << 18 | 5), filled(9), WRITE).unwrap();
+    assert_eq!(table.count(page(7 << 18)..page(8 << 18)), 1);
+    table.unmap_range(ALL);
+    table.trim(ALL, ALL);
+    assert!(table.table_count() <= 1 + 4);
+}

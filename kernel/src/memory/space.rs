@@ -25,7 +25,7 @@ use super::area::{Area, AreaFlags, AreaMap, Backing};
 use super::attach::Owner;
 use super::change::ChangeLock;
 use super::guard::SpaceGuard;
-use super::layout::{Layout, PAGE};
+use super::layout::{Layout, PAGE, USER_END};
 use super::pin::Pinned;
 
 /// Most areas of one address space, as `vm.max_map_count` on Linux.
@@ -372,17 +372,27 @@ impl Inner {
     /// Takes areas and pages of `range` out. What the areas refer to lives until the lock is free.
     pub(super) fn remove_areas(&mut self, range: Range<u64>) {
         self.pinned.retain(|pinned| !range.contains(&pinned.page));
-        let mut areas = self.areas.remove(range);
+        let mut areas = self.areas.remove(range.clone());
         for (start, area) in &areas {
             self.total -= (area.end - start) / PAGE;
             self.take_pages(*start..area.end);
         }
+        self.trim_tables(range);
         areas.retain(|(_, area)| area.refers_to_something());
         if self.removed.is_empty() {
             self.removed = areas;
         } else {
             self.removed.append(&mut areas);
         }
+    }
+
+    /// Gives back page tables around `range`, where nothing is mapped any more.
+    fn trim_tables(&mut self, range: Range<u64>) {
+        let floor = self.areas.last_below(range.start).map_or(0, |(_, area)| area.end);
+        let above = self.areas.next_above(range.end.saturating_sub(1));
+        let ceiling = above.map_or(USER_END, |(start, _)| start);
+        let hole = VirtAddr(floor)..VirtAddr(ceiling);
+        self.table.trim(VirtAddr(range.start)..VirtAddr(range.end), hole);
     }
 
     /// Takes the pages of `range` out of the table and frees them.

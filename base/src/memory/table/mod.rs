@@ -3,7 +3,8 @@
 //! A leaf entry owns one reference of its frame. The table tells the cores whenever translations that
 //! they may have cached became wrong (`user::invalidate`), and lets go of a frame only after that: so a
 //! frame is never freed or handed on while a core can still write to it. Methods on ranges do this
-//! once, at their end. Tables themselves are freed with the space (`SpaceHandle`).
+//! once, at their end. Tables themselves are given back when their range is empty (`spare.rs`), the others
+//! with the space (`SpaceHandle`).
 //!
 //! Adding a page or a right needs no word to anybody: a core that still has the old answer faults, and
 //! looks again.
@@ -19,11 +20,15 @@ use hal::contract::{Entry, PageRights};
 use hal::{Contract, Machine, PAGE_SIZE, PhysAddr, VirtAddr};
 
 mod ranges;
+mod spare;
 mod user_bytes;
 
 use super::allocator::frames;
 use super::{Frame, OutOfMemory};
 use crate::user::{SpaceHandle, invalidate};
+
+use spare::SpareTables;
+pub(crate) use spare::TableList;
 
 const ENTRIES: usize = 512;
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -77,8 +82,15 @@ pub enum ShareMode {
 /// "accessed" and "dirty", which the machine sets too.
 pub struct PageTable {
     space: Arc<SpaceHandle>,
-    /// Frames that the tables take, the root among them. They stay until the space ends.
+    /// Frames that the tables take, the root and spare ones among them.
     tables: usize,
+    spare: SpareTables,
+}
+
+impl Drop for PageTable {
+    fn drop(&mut self) {
+        self.space.leave(self.spare.take_all());
+    }
 }
 
 /// One space's tables may take this part of all frames.
@@ -193,7 +205,7 @@ impl PageTable {
         let root = Frame::zeroed()?.into_address();
         // SAFETY: the frame is fresh and zeroed.
         unsafe { Machine::prepare_root(root) };
-        Ok(PageTable { space: Arc::new(SpaceHandle::new(root)), tables: 1 })
+        Ok(PageTable { space: Arc::new(SpaceHandle::new(root)), tables: 1, spare: SpareTables::default() })
     }
 
     /// What `user::run` needs.
@@ -230,6 +242,9 @@ impl PageTable {
     /// The frame of a new table.
     #[cold]
     fn new_table(&mut self) -> Result<PhysAddr, OutOfMemory> {
+        if let Some(table) = self.spare.take() {
+            return Ok(table);
+        }
         // Who touches one page here and one there makes tables that count as nobody's pages.
         if self.tables >= frames().total / TABLE_SHARE {
             return Err(OutOfMemory);
