@@ -27,8 +27,8 @@ pub use allocator::{FrameCounts, allocate_contiguous, frame_counts};
 pub use frame::{Frame, zero_frame};
 pub use hal::contract::PageRights;
 pub use hal::{PAGE_SIZE, PhysAddr, VirtAddr};
-pub(crate) use table::{TableList, free_tables};
 pub use table::{Mapping, PageState, PageTable, ShareMode};
+pub(crate) use table::{TableList, free_tables};
 
 /// There is no RAM left for this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

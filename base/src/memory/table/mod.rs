@@ -205,7 +205,11 @@ impl PageTable {
         let root = Frame::zeroed()?.into_address();
         // SAFETY: the frame is fresh and zeroed.
         unsafe { Machine::prepare_root(root) };
-        Ok(PageTable { space: Arc::new(SpaceHandle::new(root)), tables: 1, spare: SpareTables::default() })
+        Ok(PageTable {
+            space: Arc::new(SpaceHandle::new(root)),
+            tables: 1,
+            spare: SpareTables::default(),
+        })
     }
 
     /// What `user::run` needs.
