@@ -18,6 +18,7 @@ pub mod ipc;
 pub mod memory;
 pub mod mqueue;
 pub mod process;
+pub mod ptrace;
 pub mod signal;
 pub mod socket;
 pub mod syspage;

@@ -204,6 +204,12 @@ pub mod membarrier {
     pub const PRIVATE_EXPEDITED_SYNC_CORE: u32 = 1 << 5;
     /// Registers for `PRIVATE_EXPEDITED_SYNC_CORE`.
     pub const REGISTER_PRIVATE_EXPEDITED_SYNC_CORE: u32 = 1 << 6;
+    /// As `PRIVATE_EXPEDITED`, and restartable sequences under way are aborted.
+    pub const PRIVATE_EXPEDITED_RSEQ: u32 = 1 << 7;
+    /// Registers for `PRIVATE_EXPEDITED_RSEQ`.
+    pub const REGISTER_PRIVATE_EXPEDITED_RSEQ: u32 = 1 << 8;
+    /// Flag: only the core of the third argument, for `PRIVATE_EXPEDITED_RSEQ`.
+    pub const FLAG_CPU: u32 = 1;
     /// Which registrations are in force.
     pub const GET_REGISTRATIONS: u32 = 1 << 9;
 }

@@ -351,6 +351,8 @@ pub const SI_TIMER: i32 = -2;
 pub const SI_MESGQ: i32 = -3;
 /// `si_code`: `tkill` or `tgkill`.
 pub const SI_TKILL: i32 = -6;
+/// `si_code` of `SIGTRAP`: one instruction was carried out.
+pub const TRAP_TRACE: i32 = 2;
 /// `si_code` of `SIGCHLD`: ended.
 pub const CLD_EXITED: i32 = 1;
 /// `si_code` of `SIGCHLD`: killed.

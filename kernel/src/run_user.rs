@@ -36,7 +36,7 @@ use crate::call::{self, Call, SysResult, encode};
 use crate::choice::{Way, note_cost, way_of};
 use crate::memory::{Access, AddressSpace, FaultSignal};
 use crate::posted::trampoline::{self, Finished, Recovery};
-use crate::process::{self, Thread, seccomp};
+use crate::process::{self, Thread, rseq, seccomp, tracing};
 use crate::signal::{self, BeforeUser, SignalInfo};
 use crate::trace::{self, What};
 use crate::{core_loop, counters, dispatch, machine, posted, request, servers, stages};
@@ -135,6 +135,7 @@ async fn run(
     let mut space = thread.space();
     trampoline::stand_in(&space, &mut context);
     let mut slice = whole_slice(&thread);
+    thread.sequence.interrupted();
     loop {
         if thread.has_attention() {
             if let Some(sites) = space.sites()
@@ -150,7 +151,18 @@ async fn run(
                 break;
             }
         }
+        if thread.sequence.is_due() {
+            rseq::settle(&thread, &mut context).await;
+        }
+        let is_stepping = thread.restrictions.is_traced() && tracing::stop::is_stepping(&thread);
+        if is_stepping {
+            tracing::registers::begin_step(&mut context);
+        }
         let stop = stay_in_user_mode(&thread, &mut context, &space, &slice);
+        if is_stepping {
+            let after_call = matches!(stop, Stop::Trap(Trap::SystemCall));
+            tracing::registers::end_step(&mut context, after_call);
+        }
         let sample = thread.processor_time.trap();
         match stop {
             Stop::Local { number, trapped, is_timed } => {
@@ -169,6 +181,17 @@ async fn run(
                 }
                 finish_call(&thread, &mut context, number, result);
             }
+            Stop::Trap(Trap::SystemCall) if thread.restrictions.is_traced() => {
+                let former = thread.tid().0;
+                if let Some(number) = traced_call(&thread, &mut context, &space).await {
+                    if !Arc::ptr_eq(&space, &thread.space()) {
+                        space = thread.space();
+                        trampoline::stand_in(&space, &mut context);
+                        tracing::stop::after_exec(&thread, &mut context, former).await;
+                    }
+                    tracing::stop::at_exit(&thread, &mut context, number).await;
+                }
+            }
             Stop::Trap(Trap::SystemCall) => {
                 let number = context.call_number();
                 if trampoline::is_finish(number, &context, space.sites()) {
@@ -176,7 +199,7 @@ async fn run(
                     {
                         finish_posted(&thread, &mut context, finished).await;
                     }
-                } else if !thread.restrictions.is_active()
+                } else if thread.restrictions.mode() == seccomp::MODE_NONE
                     || !seccomp::stops(&thread, &mut context, number)
                 {
                     system_call(&thread, &mut context, number).await;
@@ -197,6 +220,9 @@ async fn run(
                 let since = trace::stamp();
                 let fault = pin!(space.fault(address, access));
                 let (outcome, waited) = stages::with_waits(fault).await;
+                if waited > 0 {
+                    thread.sequence.interrupted();
+                }
                 let (detail, value) = (u32::from(write) | u32::from(waited > 0) << 1, address.0);
                 let what = What::of(EventKind::PageFault);
                 trace::since(since, What { thread: thread.number(), detail, value, ..what });
@@ -232,10 +258,14 @@ async fn run(
         }
         if now_ns >= slice.end_ns(task::has_woken()) || machine::is_any_waiting() {
             task::yield_now().await;
+            thread.sequence.interrupted();
             if is_used_up {
                 slice = whole_slice(&thread);
             }
         }
+    }
+    if thread.restrictions.is_traced() {
+        tracing::stop::before_end(&thread, &mut context).await;
     }
     drop(space);
     user::release(&mut context);
@@ -244,6 +274,32 @@ async fn run(
     user::leave_space();
     machine::thread_ended();
     None
+}
+
+/// A call of a traced thread, without the stop at its end. Its number; `None` for what is no call of the
+/// program.
+async fn traced_call(
+    thread: &Arc<Thread>,
+    context: &mut UserContext,
+    space: &Arc<AddressSpace>,
+) -> Option<usize> {
+    if trampoline::is_finish(context.call_number(), context, space.sites()) {
+        if let Some(finished) = trampoline::finish(thread, context, space).await {
+            finish_posted(thread, context, finished).await;
+        }
+        return None;
+    }
+    let number = context.call_number();
+    if !Box::pin(tracing::stop::at_entry(thread, context)).await {
+        return Some(number);
+    }
+    // The tracer may have chosen another one.
+    let number = context.call_number();
+    if thread.restrictions.mode() == seccomp::MODE_NONE || !seccomp::stops(thread, context, number)
+    {
+        system_call(thread, context, number).await;
+    }
+    Some(number)
 }
 
 /// A new slice, which begins with the run that is going on.

@@ -143,7 +143,7 @@ routes! {
     98 getrusage Process TRAVEL Full;
     99 sysinfo Other TRAVEL Full;
     100 times Time TRAVEL Full;
-    101 ptrace Process TRAVEL None;
+    101 ptrace Process TRAVEL Partial "no hardware breakpoints, no PEEKSIGINFO, no events of filters";
     102 getuid Process TRAVEL Full own;
     103 syslog Other TRAVEL Partial "the messages of the kernel go to the log device: there are none to read";
     104 getgid Process TRAVEL Full own;
@@ -366,7 +366,7 @@ routes! {
     321 bpf Other TRAVEL None;
     322 execveat Process STAY Full;
     323 userfaultfd Memory TRAVEL None;
-    324 membarrier Memory TRAVEL Partial "the commands for restartable sequences are refused";
+    324 membarrier Memory TRAVEL Full;
     325 mlock2 Memory TRAVEL Full;
     326 copy_file_range File TRAVEL Full;
     327 preadv2 File TRAVEL Full;
@@ -376,7 +376,7 @@ routes! {
     331 pkey_free Memory TRAVEL Partial "programs get no keys, as on a processor without them";
     332 statx File TRAVEL Full;
     333 io_pgetevents File TRAP Full;
-    334 rseq Process TRAVEL None;
+    334 rseq Process TRAP Full own;
     424 pidfd_send_signal Signal TRAP Full;
     425 io_uring_setup File TRAVEL None;
     426 io_uring_enter File TRAVEL None;

@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use base::memory::VirtAddr;
 use core::fmt::Write;
 
+use crate::process::dump::DumpArea;
+
 use super::area::{Area, AreaFlags, Backing};
 use super::layout::{PAGE, USER_END};
 use super::space::{AddressSpace, Inner};
@@ -33,6 +35,26 @@ impl AddressSpace {
             inner.write_line(start, area, text)?;
         }
         Ok(None)
+    }
+}
+
+impl AddressSpace {
+    /// The areas of a program for a core dump, at most so many; what the kernel has put there and hides is
+    /// left out.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn dump_areas(&self, most: usize) -> Result<Vec<DumpArea>, Errno> {
+        let inner = self.lock();
+        let mut areas = Vec::new();
+        for (start, area) in inner.areas.overlapping(0..USER_END).take(most) {
+            if area.flags.contains(AreaFlags::HIDDEN) {
+                continue;
+            }
+            areas.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            areas.push(DumpArea { start, end: area.end, protection: area.protection });
+        }
+        Ok(areas)
     }
 }
 

@@ -23,6 +23,7 @@ mod change;
 mod elf;
 mod fault;
 mod file_source;
+mod force;
 mod guard;
 mod image;
 mod layout;

@@ -375,6 +375,7 @@ fn become_program(thread: &Arc<Thread>, space: Arc<AddressSpace>, decision: Deci
         process.personality.fetch_and(!PERSONALITY_CLEARED, Ordering::Relaxed);
     }
     thread.robust_list.store(0, Ordering::Relaxed);
+    thread.sequence.forget();
     thread.has_left_locks.store(false, Ordering::Relaxed);
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let old_space = thread.become_program(space, credentials, name);

@@ -27,7 +27,7 @@ use super::file_table::{Closed, FileTable};
 use super::ids::INIT;
 use super::process::Process;
 use super::thread::{Resources, Thread};
-use super::{first, session, table};
+use super::{first, session, table, tracing};
 use crate::futex;
 use crate::ipc::undo;
 use crate::memory::{AddressSpace, USER_END, UserMemory};
@@ -120,8 +120,11 @@ fn leave(thread: &Arc<Thread>) {
     let departure = process.remove_thread(thread);
     if departure.was_last {
         let leader = process.leader_status.load(Ordering::Relaxed);
-        finish_process(&process, thread, departure.group_exit.unwrap_or(leader));
+        let status = departure.group_exit.unwrap_or(leader);
+        tracing::thread_ended(thread, Some(status));
+        finish_process(&process, thread, status);
     } else {
+        tracing::thread_ended(thread, None);
         signal::thread_ended(thread);
         process.thread_events.wake_all();
     }

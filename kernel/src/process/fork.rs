@@ -28,6 +28,7 @@ use super::pidfd::ProcessFile;
 use super::process::Process;
 use super::table::{self, ReservedNumber};
 use super::thread::{NewThread, Thread};
+use super::tracing;
 use crate::call::{Call, SysResult, in_turns};
 use crate::ipc::undo::UndoShare;
 use crate::memory::{AddressSpace, USER_END, UserMemory};
@@ -85,12 +86,21 @@ impl CloneRequest {
             || (self.has(CLONE_SIGHAND) && self.has(CLONE_CLEAR_SIGHAND))
             || (self.has(CLONE_PIDFD) && self.has(CLONE_THREAD))
             || (self.has(CLONE_PARENT) && parent.parent_pid() == Pid(0));
-        let missing = CLONE_NAMESPACES | CLONE_INTO_CGROUP;
-        if contradictory || self.flags & missing & !CLONE_NEWTIME != 0 || self.has(CLONE_NEWTIME) {
+        let threads_differ = self.has(CLONE_NEWNS) && self.has(CLONE_FS)
+            || self.has(CLONE_NEWUSER) && self.has(CLONE_FS)
+            || self.has(CLONE_NEWUSER | CLONE_NEWPID) && self.has(CLONE_THREAD | CLONE_PARENT);
+        if contradictory || threads_differ || self.has(CLONE_INTO_CGROUP) {
             return Err(Errno::EINVAL);
         }
         Ok(())
     }
+}
+
+/// What a thread is told that wants a namespace, of which there is one each: `EPERM` without the right to
+/// make one, else `EINVAL`.
+pub fn no_namespace(thread: &Thread, flags: u64) -> Errno {
+    let may = thread.credentials().is_capable(super::Capability::Administer);
+    if may || flags & CLONE_NEWUSER != 0 { Errno::EINVAL } else { Errno::EPERM }
 }
 
 /// Makes a thread or process; returns its number. With `CLONE_VFORK` only once the child has given up
@@ -102,6 +112,9 @@ pub async fn clone_thread(
 ) -> SysResult {
     let parent = &call.thread;
     request.check(&parent.process)?;
+    if request.has(CLONE_NAMESPACES) {
+        return Err(no_namespace(parent, request.flags));
+    }
     if request.has(CLONE_SETTLS) && request.tls >= USER_END {
         return Err(Errno::EPERM);
     }
@@ -152,6 +165,10 @@ pub async fn clone_thread(
     if request.has(CLONE_CHILD_SETTID) {
         let _ = UserMemory::new(child.space()).write_value(request.child_tid, &tid.0).await;
     }
+    let event = tracing::stop::event_of_child(parent, &request);
+    if event.is_some() {
+        tracing::inherit(parent, &child);
+    }
     if super::start(child.clone(), registers).is_err() {
         // It has a number and a place in the tree, so it must go the way of all threads.
         child.request_exit(0);
@@ -160,8 +177,12 @@ pub async fn clone_thread(
         return Err(Errno::ENOMEM);
     }
     drop(child);
+    if let Some(event) = event {
+        tracing::stop::after_child(parent, context, event, tid.0).await;
+    }
     if let Some(gate) = gate {
         let _ = parent.killable(gate.wait()).await;
+        tracing::stop::after_vfork(parent, context, tid.0).await;
     }
     Ok(tid.to_value())
 }
@@ -265,6 +286,9 @@ pub(super) fn make_thread(
         undo: if request.has(CLONE_SYSVSEM) { parent.undo.share() } else { UndoShare::default() },
     });
     thread.restrictions.take_over(&parent.restrictions);
+    if !request.has(CLONE_VM) {
+        thread.sequence.take_over(&parent.sequence);
+    }
     if request.has(CLONE_CHILD_CLEARTID) {
         thread.clear_child_tid.store(request.child_tid, Ordering::Relaxed);
     }

@@ -30,6 +30,7 @@ use base::user::UserContext;
 pub mod access;
 pub mod credentials;
 pub mod directory;
+pub mod dump;
 pub mod exec;
 pub mod exit;
 pub mod file_table;
@@ -43,6 +44,7 @@ pub mod pidfd;
 #[expect(clippy::module_inception, reason = "it holds the type `Process`")]
 pub mod process;
 pub mod procfs;
+pub mod rseq;
 pub mod schedule;
 pub mod seccomp;
 pub mod session;
@@ -53,6 +55,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 pub mod thread;
+pub mod tracing;
 pub mod wait;
 
 pub use credentials::{Capability, Credentials};

@@ -28,6 +28,7 @@ use fs::Location;
 use super::ids::{Pid, Tid};
 use super::limits::{Limits, Resource};
 use super::thread::{NAME_SIZE, Thread};
+use super::tracing::Tracees;
 use crate::counters::{Counter, ProcessCounters};
 use crate::signal::ProcessSignals;
 
@@ -86,6 +87,8 @@ pub struct Process {
     pub syspages: AtomicU32,
     /// What its threads called.
     pub counters: ProcessCounters,
+    /// Whom its threads trace.
+    pub(super) tracees: Mutex<Tracees>,
     threads: Mutex<ThreadList>,
     program: Mutex<ProgramInfo>,
 }
@@ -302,6 +305,7 @@ impl Process {
             thread_events: WaitQueue::new(),
             syspages: AtomicU32::new(0),
             counters: ProcessCounters::default(),
+            tracees: Mutex::new(&rank::PROCESS, Tracees::default()),
             threads: Mutex::new(&rank::PROCESS, ThreadList::default()),
             program: Mutex::new(&rank::PROCESS, ProgramInfo::default()),
         }

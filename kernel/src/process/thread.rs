@@ -25,8 +25,10 @@ use super::file_table::FileTable;
 use super::fork::VforkGate;
 use super::ids::Tid;
 use super::process::{Process, TransferCounters};
+use super::rseq::RestartableSequence;
 use super::schedule::Schedule;
 use super::seccomp::Restrictions;
+use super::tracing::Tracing;
 use crate::call::CallSlot;
 use crate::counters::ThreadCounters;
 use crate::ipc::undo::UndoShare;
@@ -99,6 +101,10 @@ pub struct Thread {
     pub undo: UndoShare,
     /// What calls it may make.
     pub restrictions: Restrictions,
+    /// Who traces it, and where it stands for its tracer.
+    pub tracing: Tracing,
+    /// Its restartable sequences.
+    pub sequence: RestartableSequence,
     /// Where it posts calls. Only the thread itself changes it.
     syspage: Mutex<Option<Arc<Syspage>>>,
     /// Wait status with which it ends, if `request_exit` was called: 1 << 32 | status.
@@ -165,6 +171,8 @@ impl Thread {
             parent_death_signal: AtomicI32::new(0),
             undo: new.undo,
             restrictions: Restrictions::new(),
+            tracing: Tracing::new(),
+            sequence: RestartableSequence::new(),
             exit_request: AtomicU64::new(0),
             syspage_id: AtomicU32::new(0),
             syspage: Mutex::new(&rank::CALL_SLOT, None),

@@ -10,12 +10,12 @@ use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use abi::process::*;
-use abi::signal::{CLD_CONTINUED, CLD_STOPPED, Signal};
+use abi::signal::{CLD_CONTINUED, CLD_STOPPED, CLD_TRAPPED, Signal};
 
 use super::exit::describe;
 use super::ids::Pid;
 use super::process::{Process, UsageSum};
-use super::table;
+use super::{table, tracing};
 use crate::call::Caller;
 
 /// Which children.
@@ -84,9 +84,55 @@ pub async fn wait(caller: &Caller, request: WaitRequest) -> Result<Option<Found>
     caller.interruptible(event).await?
 }
 
-fn look(process: &Process, request: &WaitRequest) -> Look {
+/// Whether the request chooses this number or group.
+fn is_chosen(request: &WaitRequest, number: Pid, group: Pid) -> bool {
+    match request.which {
+        Which::Any => true,
+        Which::Process(pid) => number == pid,
+        Which::Group(wanted) => group == wanted,
+    }
+}
+
+/// What there is to tell of those whom the process traces, and whether it traces any that is chosen.
+fn look_at_tracees(process: &Process, request: &WaitRequest) -> (Option<Found>, bool) {
+    let consume = request.options & WNOWAIT == 0;
+    let mut has_some = false;
+    for thread in tracing::tracees(process) {
+        if !is_chosen(request, thread.tid().as_pid(), thread.process.group()) {
+            continue;
+        }
+        has_some = true;
+        if let Some(code) = thread.tracing.report(consume) {
+            let usage = thread.process.usage().plus(thread.process.ended_children.get());
+            let found = Found {
+                pid: thread.tid().as_pid(),
+                user: thread.credentials().user.real,
+                status: code << 8 | 0x7f,
+                code: CLD_TRAPPED,
+                value: code.cast_signed(),
+                usage,
+            };
+            return (Some(found), true);
+        }
+    }
+    if request.options & WEXITED == 0 {
+        return (None, has_some);
+    }
+    let wanted = |ended: &tracing::Ended| is_chosen(request, ended.tid.as_pid(), ended.group);
+    let ended = tracing::ended(process, consume, wanted).map(|ended| {
+        let (code, value) = describe(ended.status);
+        let (pid, user) = (ended.tid.as_pid(), ended.user);
+        Found { pid, user, status: ended.status, code, value, usage: ended.usage }
+    });
+    (ended, has_some || ended.is_some())
+}
+
+fn look(process: &Arc<Process>, request: &WaitRequest) -> Look {
+    let (found, mut has_children) = look_at_tracees(process, request);
+    if let Some(found) = found {
+        return Look::Found(found);
+    }
     let mut tree = table::lock();
-    let mut has_children = false;
     let mut ended = None;
     for (child, is_zombie) in tree.children(process.pid) {
         if !is_eligible(child, request) {
@@ -98,6 +144,9 @@ fn look(process: &Process, request: &WaitRequest) -> Look {
                 ended = Some(child.clone());
                 break;
             }
+            continue;
+        }
+        if tracing::is_traced_by(child, process) {
             continue;
         }
         if let Some(found) = changed(child, request) {
@@ -117,11 +166,7 @@ fn look(process: &Process, request: &WaitRequest) -> Look {
 }
 
 fn is_eligible(child: &Process, request: &WaitRequest) -> bool {
-    let is_chosen = match request.which {
-        Which::Any => true,
-        Which::Process(pid) => child.pid == pid,
-        Which::Group(group) => child.group() == group,
-    };
+    let is_chosen = is_chosen(request, child.pid, child.group());
     let is_clone = child.exit_signal.load(Ordering::Relaxed) != Signal::SIGCHLD.number();
     is_chosen && (request.options & __WALL != 0 || is_clone == (request.options & __WCLONE != 0))
 }

@@ -527,12 +527,14 @@ fn membarrier(call: &Call) -> SysResult {
     use membarrier::*;
     const REGISTER: u32 = REGISTER_GLOBAL_EXPEDITED
         | REGISTER_PRIVATE_EXPEDITED
-        | REGISTER_PRIVATE_EXPEDITED_SYNC_CORE;
-    const PRIVATE: u32 = PRIVATE_EXPEDITED | PRIVATE_EXPEDITED_SYNC_CORE;
+        | REGISTER_PRIVATE_EXPEDITED_SYNC_CORE
+        | REGISTER_PRIVATE_EXPEDITED_RSEQ;
+    const PRIVATE: u32 = PRIVATE_EXPEDITED | PRIVATE_EXPEDITED_SYNC_CORE | PRIVATE_EXPEDITED_RSEQ;
     const GLOBALLY: u32 = GLOBAL | GLOBAL_EXPEDITED;
     const SUPPORTED: u32 = REGISTER | PRIVATE | GLOBALLY | GET_REGISTRATIONS;
     let command = call.unsigned(0);
-    if call.unsigned(1) != 0 {
+    let is_for_one = command == PRIVATE_EXPEDITED_RSEQ && call.unsigned(1) == FLAG_CPU;
+    if call.unsigned(1) != 0 && !is_for_one {
         return Err(Errno::EINVAL);
     }
     let space = call.thread.space();
@@ -556,16 +558,32 @@ fn membarrier(call: &Call) -> SysResult {
             }
             Ok(0)
         }
-        PRIVATE_EXPEDITED | PRIVATE_EXPEDITED_SYNC_CORE => {
+        PRIVATE_EXPEDITED | PRIVATE_EXPEDITED_SYNC_CORE | PRIVATE_EXPEDITED_RSEQ => {
             // A command's registration is the next bit.
             if space.barrier_registrations() & (u64::from(command) << 1) == 0 {
                 return Err(Errno::EPERM);
+            }
+            if command == PRIVATE_EXPEDITED_RSEQ {
+                let only = is_for_one.then(|| call.int(2)).filter(|core| *core >= 0);
+                interrupt_sequences(call, only);
             }
             space.barrier();
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// Has the critical sections of the caller's other threads aborted, of those on one core or on all. They
+/// look before they enter user mode again, which the barrier that follows makes them do.
+fn interrupt_sequences(call: &Call, core: Option<i32>) {
+    call.process().for_each_thread(|thread| {
+        let home = thread.core.load(Ordering::Relaxed);
+        if core.is_none_or(|core| usize::try_from(core) == Ok(home)) {
+            thread.sequence.interrupted();
+            thread.signals.raise_attention();
+        }
+    });
 }
 
 /// `process_vm_readv` and `process_vm_writev`.

@@ -258,7 +258,7 @@ fn find_process(number: i32) -> Result<Arc<Process>, Errno> {
 }
 
 fn find_thread(process: Option<i32>, number: i32) -> Result<Arc<Thread>, Errno> {
-    table::thread(Tid(number))
+    table::thread_or_init(Tid(number))
         .filter(|thread| process.is_none_or(|process| thread.process.pid == Pid(process)))
         .ok_or(Errno::ESRCH)
 }

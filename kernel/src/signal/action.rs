@@ -13,8 +13,7 @@ use super::ranks::ACTIONS;
 pub enum Disposition {
     /// Nothing.
     Ignore,
-    /// The process ends. Linux makes some signals dump core too; Ferry never does, as Linux with a
-    /// core limit of 0, so the wait status never has the core bit.
+    /// The process ends; some signals leave a core dump (`process::dump`).
     Terminate,
     /// The process stops.
     Stop,

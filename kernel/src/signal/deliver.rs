@@ -1,5 +1,6 @@
 //! Delivery: what a thread does before it enters user mode while it has attention.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use abi::Errno;
@@ -14,7 +15,7 @@ use super::made_timers::note_delivery;
 use super::send::death_status;
 use super::thread::InterruptedCall;
 use super::{frame, stop};
-use crate::process::{Thread, table};
+use crate::process::{Thread, dump, rseq, table, tracing};
 
 /// What becomes of the thread after its signals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,13 +41,30 @@ pub async fn before_user(thread: &Arc<Thread>, context: &mut UserContext) -> Bef
         if thread.signals.must_exit() {
             return BeforeUser::Exit;
         }
-        if thread.process.signals.is_stopping() {
-            stop::stand(thread).await;
+        let is_traced = thread.restrictions.is_traced();
+        if is_traced {
+            tracing::stop::wanted(thread, context).await;
+        }
+        if thread.process.signals.is_stopping() && !thread.signals.passes_stop() {
+            match thread.process.signals.stop_signal() {
+                Some(signal) if is_traced => {
+                    stop::count(thread);
+                    tracing::stop::with_group(thread, context, signal).await;
+                }
+                _ => stop::stand(thread).await,
+            }
             continue;
         }
         match take_next(thread) {
             Some(mut taken) => {
                 taken.info = note_delivery(&thread.process, taken.info);
+                if is_traced && taken.info.signal != Signal::SIGKILL {
+                    let info = taken.info;
+                    match tracing::stop::for_signal(thread, context, info).await {
+                        Some(info) => taken.info = info,
+                        None => continue,
+                    }
+                }
                 act(thread, context, taken).await;
             }
             None => {
@@ -104,7 +122,9 @@ async fn act(thread: &Arc<Thread>, context: &mut UserContext, taken: Taken) {
         }
         Disposition::Terminate => {
             if !process.signals.is_protected() {
-                process.request_group_exit(death_status(signal));
+                let is_dumped = Box::pin(dump::dump(thread, context, &taken.info)).await;
+                let mark = if is_dumped { dump::DUMPED } else { 0 };
+                process.request_group_exit(death_status(signal) | mark);
             }
         }
         Disposition::Handle(action) => handle(thread, context, &action, &taken.info).await,
@@ -131,6 +151,11 @@ async fn handle(
         } else {
             context.set_return_value(Errno::EINTR.to_return_value().cast_unsigned());
         }
+    }
+    // The frame returns to where a critical section is aborted, not into it.
+    thread.sequence.interrupted();
+    if thread.sequence.is_due() {
+        rseq::settle(thread, context).await;
     }
     if frame::push(thread, context, action, info, mask).await.is_err() {
         log::debug!("thread {}: no room for the frame of {:?}", thread.tid(), info.signal);

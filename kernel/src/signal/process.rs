@@ -125,6 +125,11 @@ impl ProcessSignals {
         self.stopping.load(Ordering::SeqCst)
     }
 
+    /// The signal that stops the process.
+    pub fn stop_signal(&self) -> Option<Signal> {
+        self.lock().stop.map(|stop| stop.signal)
+    }
+
     /// Whether all threads stand still.
     pub fn is_stopped(&self) -> bool {
         self.is_stopping() && self.lock().stop.is_some_and(|stop| stop.complete)

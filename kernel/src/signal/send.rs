@@ -13,7 +13,7 @@ use super::action::{Disposition, disposition};
 use super::info::SignalInfo;
 use super::queue::Queued;
 use super::stop;
-use crate::process::{Pid, Process, Thread, table};
+use crate::process::{Pid, Process, Thread, dump, table};
 
 /// Sends a signal to a process: any of its threads that does not block it may take it, the first
 /// thread by preference. Nothing happens when the process has ended.
@@ -109,6 +109,7 @@ fn prepare(process: &Arc<Process>, target: &Arc<Thread>, signal: Signal) -> bool
     }
     // A blocked signal is kept even if it is ignored now: that may change before it is unblocked.
     target.signals.blocked().contains(signal)
+        || target.restrictions.is_traced()
         || target.signals.waits_for(signal)
         || !process.signals.actions().ignores(signal)
 }
@@ -158,14 +159,14 @@ fn choose(threads: &[Arc<Thread>], signal: Signal) -> Option<&Arc<Thread>> {
 /// Sends a thread to the delivery of a signal that it accepts. A signal that will end the process
 /// ends all threads at once, whatever uninterruptible thing they wait for.
 fn wake_for(process: &Arc<Process>, thread: &Arc<Thread>, signal: Signal) {
-    if process.signals.is_stopping() {
+    if process.signals.is_stopping() && !thread.signals.passes_stop() {
         // It is taken when the process continues.
         return;
     }
-    if !thread.signals.waits_for(signal) {
+    if !thread.signals.waits_for(signal) && !thread.restrictions.is_traced() {
         let action = process.signals.actions().get(signal);
         let fate = disposition(signal, &action);
-        if fate == Disposition::Terminate {
+        if fate == Disposition::Terminate && !dump::would_dump(thread, signal) {
             process.request_group_exit(death_status(signal));
             return;
         }

@@ -35,6 +35,7 @@ pub(super) fn begin(thread: &Arc<Thread>, signal: Signal, continues: u64) {
         process.signals.publish(&state);
     }
     for other in process.threads() {
+        other.signals.pass_stop(false);
         if !Arc::ptr_eq(&other, thread) {
             other.signals.raise_attention();
             other.kick();
@@ -52,8 +53,12 @@ pub(super) async fn stand(thread: &Arc<Thread>) {
         state.continues
     };
     complete_if_all_stand(process);
+    // A tracer that comes while it stands is told of the stop by a stop of its own.
+    let was_traced = thread.restrictions.is_traced();
     let over = |thread: &Thread| {
-        thread.signals.must_exit() || thread.process.signals.lock().continues != continues
+        thread.signals.must_exit()
+            || (!was_traced && thread.restrictions.is_traced())
+            || thread.process.signals.lock().continues != continues
     };
     poll_fn(|context| {
         if over(thread) {
@@ -70,6 +75,16 @@ pub(super) async fn stand(thread: &Arc<Thread>) {
     {
         stop.standing = stop.standing.saturating_sub(1);
     }
+}
+
+/// The thread stands for its tracer while its process stops: it counts as one that stands still.
+pub(super) fn count(thread: &Arc<Thread>) {
+    {
+        let mut state = thread.process.signals.lock();
+        let Some(stop) = &mut state.stop else { return };
+        stop.standing += 1;
+    }
+    complete_if_all_stand(&thread.process);
 }
 
 fn complete_if_all_stand(process: &Arc<Process>) {
@@ -103,6 +118,7 @@ pub(super) fn resume(process: &Arc<Process>, threads: &[Arc<Thread>]) {
     };
     let Some(stop) = stop else { return };
     for thread in threads {
+        thread.signals.pass_stop(false);
         // What came during the stop was not given to any thread.
         thread.signals.raise_attention();
         thread.signals.wake();

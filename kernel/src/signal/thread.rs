@@ -23,6 +23,10 @@ pub struct ThreadSignals {
     attention: AtomicBool,
     /// The thread must end: set for good.
     exit: AtomicBool,
+    /// It is to stop for its tracer.
+    trap: AtomicBool,
+    /// Its tracer has let it go on although its process stops.
+    passes_stop: AtomicBool,
     state: Mutex<ThreadState>,
     /// Copy of `state.blocked`, for readers that do not need it exact.
     blocked: AtomicU64,
@@ -102,6 +106,8 @@ impl ThreadSignals {
         ThreadSignals {
             attention: AtomicBool::new(true),
             exit: AtomicBool::new(false),
+            trap: AtomicBool::new(false),
+            passes_stop: AtomicBool::new(false),
             state: Mutex::new(
                 &THREAD_SIGNALS,
                 ThreadState {
@@ -118,6 +124,42 @@ impl ThreadSignals {
             ),
             blocked: AtomicU64::new(blocked.0),
         }
+    }
+
+    /// The thread is to stop for its tracer, whatever it does. The caller raises attention.
+    pub fn want_trap(&self) {
+        self.trap.store(true, Ordering::SeqCst);
+        self.raise_attention();
+    }
+
+    /// Whether it is to stop for its tracer.
+    pub fn wants_trap(&self) -> bool {
+        self.trap.load(Ordering::SeqCst)
+    }
+
+    /// Takes that back, if it was so.
+    pub fn take_trap(&self) -> bool {
+        self.trap.swap(false, Ordering::SeqCst)
+    }
+
+    /// Its tracer has let it go on although its process stops, or that stop is over.
+    pub fn pass_stop(&self, passes: bool) {
+        self.passes_stop.store(passes, Ordering::SeqCst);
+    }
+
+    /// Whether the stop of its process is not for this thread.
+    pub fn passes_stop(&self) -> bool {
+        self.passes_stop.load(Ordering::SeqCst)
+    }
+
+    /// The call that ended with a restart code, until it is decided what becomes of it.
+    pub fn interrupted_call(&self) -> Option<InterruptedCall> {
+        self.state.lock().interrupted
+    }
+
+    /// That call is not made again, and its result stays.
+    pub fn forget_call(&self) {
+        self.state.lock().interrupted = None;
     }
 
     /// For a child or a new thread: the mask is inherited, pending signals are not. The alternate
@@ -221,7 +263,8 @@ impl ThreadSignals {
         let held_back = state.blocked.without(state.waited);
         let ready = (state.pending.set() | process.pending()).without(held_back);
         let attention = !ready.is_empty()
-            || process.is_stopping()
+            || (process.is_stopping() && !self.passes_stop())
+            || self.wants_trap()
             || state.interrupted.is_some()
             || self.must_exit();
         if attention {

@@ -11,8 +11,7 @@ use fs::{Identity, NodeKind};
 
 use super::process::Subject;
 use super::{
-    configuration, counters, keys, machine, network, number, process, settings, system, sysvipc,
-    tables,
+    configuration, counters, keys, machine, number, process, settings, system, sysvipc, tables,
 };
 use crate::process::table;
 
@@ -83,9 +82,14 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
     ("cmdline", |number| Entry::file(number, Arc::new(system::command_line))),
     ("config.gz", |number| Entry::file(number, Arc::new(configuration::packed))),
     ("consoles", |number| Entry::file(number, Arc::new(tables::consoles))),
+    ("crypto", |number| Entry::file(number, Arc::new(system::nothing))),
     ("cpuinfo", |number| Entry::file(number, Arc::new(system::processors))),
     ("devices", |number| Entry::file(number, Arc::new(system::devices))),
     ("diskstats", |number| Entry::file(number, Arc::new(system::nothing))),
+    ("dma", |number| Entry::file(number, Arc::new(|| Ok(b" 4: cascade\n".to_vec())))),
+    ("driver", |number| {
+        Entry::directory(number, Arc::new(Fixed { first_number: number + 0xa0, names: &[] }))
+    }),
     ("execdomains", |number| Entry::file(number, Arc::new(tables::formats_of_programs))),
     ("filesystems", |number| Entry::file(number, Arc::new(system::file_systems))),
     ("iomem", |number| Entry::file(number, Arc::new(system::nothing)).with_mode(0o400)),
@@ -93,6 +97,7 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
     ("interrupts", |number| Entry::file(number, Arc::new(system::interrupts))),
     ("loadavg", |number| Entry::file(number, Arc::new(system::load))),
     ("key-users", keys::users),
+    ("kallsyms", |number| Entry::file(number, Arc::new(system::nothing))),
     ("keys", keys::list),
     ("locks", |number| Entry::file(number, Arc::new(system::locks))),
     ("misc", |number| Entry::file(number, Arc::new(system::nothing))),
@@ -101,6 +106,7 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
         Entry::file(number, Arc::new(tables::kinds_of_pages)).with_mode(0o400)
     }),
     ("partitions", |number| Entry::file(number, Arc::new(system::partitions))),
+    ("schedstat", |number| Entry::file(number, Arc::new(tables::run_queues))),
     ("slabinfo", |number| Entry::file(number, Arc::new(tables::caches)).with_mode(0o400)),
     ("softirqs", |number| Entry::file(number, Arc::new(tables::after_interrupts))),
     ("swaps", |number| Entry::file(number, Arc::new(system::swaps))),
@@ -131,7 +137,7 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
         ];
         Entry::directory(number, Arc::new(Fixed { first_number: number + 0x40, names }))
     }),
-    ("net", network::root),
+    ("net", |number| Entry::link(number, Arc::new(|_: &Identity| Ok(b"self/net".to_vec())))),
     ("sysvipc", sysvipc::directory),
     ("sys", |number| Entry::directory(number, Arc::new(settings::root()))),
 ];

@@ -83,7 +83,8 @@ impl Content for PageMap {
     }
 }
 
-/// `mem`: the memory itself, by address. What the program may not write cannot be written here.
+/// `mem`: the memory itself, by address. It is written as a tracer writes it: private pages that the program may
+/// only read get a copy.
 pub(super) struct Memory {
     pub(super) subject: Subject,
 }
@@ -127,7 +128,7 @@ impl Content for Memory {
 
     fn write(&self, writer: &Identity, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         let Ok(inside) = self.subject.look_into(writer) else { return Ok(0) };
-        at_once(UserMemory::new(inside.space).write_bytes(offset, bytes))?;
+        at_once(UserMemory::new(inside.space).write_forcibly(offset, bytes))?;
         Ok(bytes.len())
     }
 }

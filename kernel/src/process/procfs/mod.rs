@@ -71,6 +71,11 @@ pub fn file_system() -> Arc<PseudoFs> {
 }
 
 /// Inode numbers: fixed files come first, then 32 bits of process or thread and the file in it.
+/// The auxiliary vector of a thread's program.
+pub fn auxiliary_vector_of(thread: &super::Thread) -> Vec<u8> {
+    memory::auxiliary_vector(&thread.resources(), 0).map_or(Vec::new(), |part| part.text)
+}
+
 mod number {
     /// The root directory.
     pub const ROOT: u64 = 1;

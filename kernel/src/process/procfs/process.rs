@@ -11,10 +11,10 @@ use fs::{Identity, Inode, Location, NodeKind};
 
 use super::descriptors::Descriptors;
 use super::directory::parse_number;
-use super::{counters, memory, number, status};
+use super::{counters, memory, network, number, status};
 use crate::process::access::Observer;
 use crate::process::thread::Resources;
-use crate::process::{Capability, Process, Thread, table};
+use crate::process::{Capability, INIT, Process, Thread, table};
 
 /// Whom a directory is about: a process, or one thread of it.
 #[derive(Clone)]
@@ -42,6 +42,7 @@ impl Subject {
     pub(super) fn thread(&self) -> Result<Arc<Thread>, Errno> {
         match &self.thread {
             Some((_, thread)) => thread.upgrade().ok_or(Errno::ESRCH),
+            None if self.pid == INIT.0 => table::thread_or_init(INIT.leader()).ok_or(Errno::ESRCH),
             None => self.process()?.main_thread().ok_or(Errno::ESRCH),
         }
     }
@@ -126,6 +127,9 @@ enum Item {
         is_information: bool,
     },
     Tasks,
+    Network,
+    /// Takes what is written, which changes nothing here.
+    WriteOnly,
     KillPreference {
         is_old_scale: bool,
     },
@@ -140,6 +144,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("autogroup", Item::Text(status::automatic_group, 0o644)),
     ("auxv", Item::Private(memory::auxiliary_vector, 0o400)),
     ("cgroup", Item::Text(status::control_group, 0o444)),
+    ("clear_refs", Item::WriteOnly),
     ("cmdline", Item::Text(status::command_line, 0o444)),
     ("comm", Item::Name),
     ("cpuset", Item::Text(status::processor_set, 0o444)),
@@ -165,6 +170,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("oom_score_adj", Item::KillPreference { is_old_scale: false }),
     ("pagemap", Item::PageMap),
     ("projid_map", Item::Text(status::identity_map, 0o644)),
+    ("net", Item::Network),
     ("personality", Item::Text(status::personality, 0o400)),
     ("root", Item::Place(|_, inside| Some(inside.directory.root()))),
     ("schedstat", Item::Text(status::schedule_statistics, 0o444)),
@@ -178,6 +184,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("status", Item::Text(status::status, 0o444)),
     ("syscall", Item::PartlyPrivate(status::current_call)),
     ("task", Item::Tasks),
+    ("timens_offsets", Item::Text(status::clock_offsets, 0o644)),
     ("timerslack_ns", Item::Text(status::timer_slack, 0o666)),
     ("uid_map", Item::Text(status::identity_map, 0o644)),
     ("wchan", Item::Text(status::waiting_place, 0o444)),
@@ -213,6 +220,10 @@ impl Home {
                     .open_to(pid)
             }
             Item::Tasks => Entry::directory(number, Arc::new(Tasks { subject })),
+            Item::Network => network::root(number),
+            Item::WriteOnly => {
+                Entry::file(number, Arc::new(References { subject })).with_mode(0o200)
+            }
             Item::KillPreference { is_old_scale } => {
                 let content = KillPreference { subject, is_old_scale };
                 Entry::file(number, Arc::new(content)).with_mode(0o644)
@@ -235,7 +246,7 @@ impl Home {
 
 fn item_kind(item: Item) -> NodeKind {
     match item {
-        Item::Descriptors { .. } | Item::Tasks => NodeKind::Directory,
+        Item::Descriptors { .. } | Item::Tasks | Item::Network => NodeKind::Directory,
         Item::Place(_) => NodeKind::Symlink,
         _ => NodeKind::Regular,
     }
@@ -266,6 +277,25 @@ impl Directory for Home {
             }
         }
         Ok(())
+    }
+}
+
+/// `clear_refs`: which pages were used is not kept, so there is nothing to clear.
+struct References {
+    subject: Subject,
+}
+
+impl Content for References {
+    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn write(&self, _: &Identity, _: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        self.subject.process()?;
+        match bytes.trim_ascii() {
+            [b'1'..=b'5'] => Ok(bytes.len()),
+            _ => Err(Errno::EINVAL),
+        }
     }
 }
 

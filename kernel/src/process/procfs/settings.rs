@@ -21,6 +21,7 @@ use super::directory::{Fixed, MakeEntry};
 use super::{Text, network, number, put, sysvipc};
 use crate::call;
 use crate::process::credentials::LAST_CAPABILITY;
+use crate::process::dump;
 use crate::process::file_table::DESCRIPTOR_LIMIT;
 use crate::process::ids::PID_LIMIT;
 use crate::process::keys;
@@ -188,9 +189,12 @@ pub(super) fn root() -> Fixed {
     Fixed {
         first_number: number::SETTINGS,
         names: &[
+            ("debug", |number| directory(number, 14, &[kept!("exception-trace", 1, 0, 1)])),
+            ("dev", |number| directory(number, 15, DEVICES)),
             ("fs", |number| directory(number, 1, FILES)),
             ("kernel", |number| directory(number, 2, KERNEL)),
             ("net", |number| directory(number, 9, network::SETTINGS)),
+            ("user", |number| directory(number, 17, USERS)),
             ("vm", |number| directory(number, 4, MEMORY)),
         ],
     }
@@ -210,6 +214,7 @@ const FILES: &[(&str, MakeEntry)] = &[
     }),
     ("dentry-state", |number| fact(number, || b"0\t0\t45\t0\t0\t0".to_vec())),
     kept!("dir-notify-enable", 1, 0, 1),
+    ("epoll", |number| directory(number, 18, &[kept!("max_user_watches", 200_000, 0, i64::MAX)])),
     ("file-max", |number| value(number, i64::MAX.unsigned_abs())),
     ("file-nr", |number| {
         fact(number, || {
@@ -258,9 +263,12 @@ const KERNEL: &[(&str, MakeEntry)] = &[
     ("bootloader_version", |number| value(number, 0)),
     ("cad_pid", |number| value(number, 1)),
     ("cap_last_cap", |number| value(number, u64::from(LAST_CAPABILITY))),
-    kept_text!("core_pattern", "core"),
+    ("core_pattern", |number| {
+        let content = KeptText { text: &dump::PATTERN, first: dump::FIRST_PATTERN };
+        Entry::file(number, Arc::new(content)).with_mode(0o644)
+    }),
     kept!("core_pipe_limit", 0, 0, UNSIGNED),
-    kept!("core_uses_pid", 0, 0, 1),
+    ("core_uses_pid", |number| limit(number, &dump::USES_PID, 0, 1)),
     kept!("ctrl-alt-del", 0, -INT - 1, INT),
     ("dmesg_restrict", |number| limit(number, &system::LOG_RESTRICTED, 0, 1)),
     ("domainname", |number| name(number, system::domain_name, system::set_domain_name)),
@@ -344,6 +352,8 @@ const KERNEL: &[(&str, MakeEntry)] = &[
     kept!("timer_migration", 1, 0, 1),
     kept!("unknown_nmi_panic", 0, -INT - 1, INT),
     kept!("unprivileged_bpf_disabled", 2, 0, 2),
+    kept!("unprivileged_userns_clone", 1, 0, 1),
+    ("usermodehelper", |number| directory(number, 19, HELPERS)),
     ("version", |number| fact(number, || system::VERSION.as_bytes().to_vec())),
     kept!("warn_limit", 0, 0, UNSIGNED),
     kept!("watchdog", 0, 0, 1),
@@ -356,6 +366,32 @@ const RESTRICTIONS: &[(&str, MakeEntry)] = &[
         fact(number, || b"kill_process kill_thread trap errno trace log allow".to_vec())
     }),
     kept_text!("actions_logged", "kill_process kill_thread trap errno trace log"),
+];
+
+/// Memory needs no compaction: there are no huge pages.
+static COMPACTION: AtomicU64 = AtomicU64::new(1);
+
+const DEVICES: &[(&str, MakeEntry)] =
+    &[("tty", |number| directory(number, 16, &[kept!("ldisc_autoload", 1, 0, 1)]))];
+
+/// What programs may do that the kernel starts: it starts none.
+const HELPERS: &[(&str, MakeEntry)] =
+    &[kept_text!("bset", "4294967295\t511"), kept_text!("inheritable", "4294967295\t511")];
+
+/// Most namespaces, and others of which a user may have so many; what is not named has no limit.
+const USERS: &[(&str, MakeEntry)] = &[
+    kept!("max_cgroup_namespaces", 15_000, 0, INT),
+    kept!("max_fanotify_groups", 128, 0, INT),
+    kept!("max_fanotify_marks", 8192, 0, INT),
+    ("max_inotify_instances", |number| limit(number, &LIMITS.instances, 0, INT)),
+    ("max_inotify_watches", |number| limit(number, &LIMITS.watches, 0, INT)),
+    kept!("max_ipc_namespaces", 15_000, 0, INT),
+    kept!("max_mnt_namespaces", 15_000, 0, INT),
+    kept!("max_net_namespaces", 15_000, 0, INT),
+    kept!("max_pid_namespaces", 15_000, 0, INT),
+    kept!("max_time_namespaces", 15_000, 0, INT),
+    kept!("max_user_namespaces", 15_000, 0, INT),
+    kept!("max_uts_namespaces", 15_000, 0, INT),
 ];
 
 const TERMINALS: &[(&str, MakeEntry)] =
@@ -380,6 +416,7 @@ const RANDOM: &[(&str, MakeEntry)] = &[
 
 const MEMORY: &[(&str, MakeEntry)] = &[
     kept!("admin_reserve_kbytes", 8192, 0, i64::MAX),
+    ("compact_memory", |number| limit(number, &COMPACTION, 1, 1).with_mode(0o200)),
     kept!("compact_unevictable_allowed", 1, 0, 1),
     kept!("compaction_proactiveness", 20, 0, 100),
     kept!("dirty_background_bytes", 0, 0, i64::MAX),
@@ -414,6 +451,9 @@ const MEMORY: &[(&str, MakeEntry)] = &[
     kept!("panic_on_oom", 0, 0, 2),
     kept!("percpu_pagelist_high_fraction", 0, 0, INT),
     kept!("stat_interval", 1, 0, INT),
+    ("stat_refresh", |number| {
+        Entry::file(number, Arc::new(super::system::nothing)).with_mode(0o600)
+    }),
     kept!("swappiness", 60, 0, 200),
     kept!("unprivileged_userfaultfd", 0, 0, 1),
     kept!("user_reserve_kbytes", 131_072, 0, i64::MAX),

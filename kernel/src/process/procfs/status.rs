@@ -19,7 +19,7 @@ use crate::machine;
 use crate::memory::{AddressSpace, UserMemory};
 use crate::process::process::{TransferCounters, UsageSum};
 use crate::process::thread::Resources;
-use crate::process::{Process, Resource, Thread, session};
+use crate::process::{INIT, Process, Resource, Thread, session};
 
 type Generated = Result<Vec<u8>, Errno>;
 
@@ -83,6 +83,13 @@ pub(super) fn current_call(subject: &Subject, shows_addresses: bool) -> Generate
         return Err(Errno::EPERM);
     }
     Ok(b"running\n".to_vec())
+}
+
+/// `timens_offsets`: of the only namespace of clocks.
+pub(super) fn clock_offsets(subject: &Subject) -> Generated {
+    subject
+        .process()
+        .map(|_| b"monotonic           0         0\nboottime            0         0\n".to_vec())
 }
 
 pub(super) fn personality(subject: &Subject) -> Generated {
@@ -162,10 +169,13 @@ pub(super) fn name(subject: &Subject) -> Vec<u8> {
     name.iter().copied().take_while(|byte| *byte != 0).collect()
 }
 
-/// `R`, `S`, `T` or `Z`. A thread that has work to do or is in user mode runs.
+/// `R`, `S`, `T`, `t` or `Z`. A thread that has work to do or is in user mode runs.
 fn state(process: &Process, thread: Option<&Arc<Thread>>) -> (char, &'static str) {
     match thread {
         None => ('Z', "zombie"),
+        // It runs no program.
+        Some(_) if process.pid == INIT => ('S', "sleeping"),
+        Some(thread) if thread.tracing.is_stopped() => ('t', "tracing stop"),
         Some(_) if process.signals.is_stopped() => ('T', "stopped"),
         Some(thread) if thread.is_waiting() => ('S', "sleeping"),
         Some(_) => ('R', "running"),
@@ -342,7 +352,8 @@ pub(super) fn status(subject: &Subject) -> Generated {
     let (letter, word) = state(&process, thread.as_ref());
     put!(text, "State:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\n", process.pid);
     put!(text, "Pid:\t{}\nPPid:\t{}\n", subject.number(), process.parent_pid());
-    put!(text, "TracerPid:\t0\n");
+    let tracer = thread.as_ref().map_or(0, |thread| thread.tracing.tracer());
+    put!(text, "TracerPid:\t{tracer}\n");
     if let Some(thread) = &thread {
         identity_lines(&mut text, thread);
     }
@@ -351,7 +362,8 @@ pub(super) fn status(subject: &Subject) -> Generated {
     if let Some(thread) = &thread {
         memory_lines(&mut text, thread);
     }
-    put!(text, "Threads:\t{}\n", process.thread_count());
+    let threads = process.thread_count().max(usize::from(process.pid == INIT));
+    put!(text, "Threads:\t{threads}\n");
     signal_lines(&mut text, &process, thread.as_ref());
     if let Some(thread) = &thread {
         privilege_lines(&mut text, thread);

@@ -77,8 +77,12 @@ impl Drop for Filter {
     }
 }
 
+/// Bit of the word: a tracer looks at each call (`tracing`).
+const TRACED: u32 = 1 << 31;
+
 /// The restrictions of one thread.
 pub struct Restrictions {
+    /// The mode, and whether the thread is traced: one word for who only asks whether calls are looked at.
     mode: AtomicU32,
     filters: Mutex<Option<Arc<Filter>>>,
 }
@@ -92,13 +96,33 @@ impl Restrictions {
     /// The mode.
     #[inline]
     pub fn mode(&self) -> u32 {
-        self.mode.load(Ordering::Relaxed)
+        self.mode.load(Ordering::Relaxed) & !TRACED
     }
 
-    /// Whether there are any.
+    /// Whether somebody looks at each call: a filter, or a tracer.
     #[inline]
     pub fn is_active(&self) -> bool {
-        self.mode() != MODE_NONE
+        self.mode.load(Ordering::Relaxed) != MODE_NONE
+    }
+
+    /// Whether the thread is traced.
+    #[inline]
+    pub fn is_traced(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) & TRACED != 0
+    }
+
+    /// A tracer begins or ceases to look at its calls.
+    pub fn set_traced(&self, is_traced: bool) {
+        if is_traced {
+            self.mode.fetch_or(TRACED, Ordering::SeqCst);
+        } else {
+            self.mode.fetch_and(!TRACED, Ordering::SeqCst);
+        }
+    }
+
+    /// Modes only grow: from none to one of the others.
+    fn set_mode(&self, mode: u32) {
+        self.mode.fetch_or(mode, Ordering::Relaxed);
     }
 
     /// Filters in force.
@@ -110,7 +134,7 @@ impl Restrictions {
     pub(super) fn take_over(&self, other: &Restrictions) {
         let filters = other.filters.lock().clone();
         let former = core::mem::replace(&mut *self.filters.lock(), filters);
-        self.mode.store(other.mode(), Ordering::Relaxed);
+        self.set_mode(other.mode());
         drop(former);
     }
 
@@ -119,7 +143,7 @@ impl Restrictions {
         if self.mode() == MODE_FILTER {
             return Err(Errno::EINVAL);
         }
-        self.mode.store(MODE_STRICT, Ordering::Relaxed);
+        self.set_mode(MODE_STRICT);
         Ok(())
     }
 
@@ -140,7 +164,7 @@ impl Restrictions {
         }
         let filter = Arc::new(Filter { program, before, count: count + 1, instructions });
         *self.filters.lock() = Some(filter);
-        self.mode.store(MODE_FILTER, Ordering::Relaxed);
+        self.set_mode(MODE_FILTER);
         Ok(())
     }
 

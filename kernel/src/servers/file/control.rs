@@ -31,6 +31,8 @@ const FITHAW: u32 = 0xc004_5878;
 /// Bytes of the blocks that `stat` counts.
 const BLOCK: u64 = 512;
 /// Room that a file takes.
+/// `FICLONE`, `FICLONERANGE`, `FIDEDUPERANGE`, `FS_IOC_FIEMAP`: no file shares blocks, or tells where they are.
+const OF_BLOCKS: [u32; 4] = [0x4004_9409, 0x4020_940d, 0xc018_9436, 0xc020_660b];
 const FIOQSIZE: u32 = abi::terminal::names::FIOQSIZE;
 /// `fcntl`: how long what is written will live, which nobody has said.
 const F_GET_RW_HINT: i32 = 1035;
@@ -328,6 +330,9 @@ pub async fn ioctl(call: &Call) -> SysResult {
         FIBMAP if file.inode().kind() == NodeKind::Regular => {
             call.thread.credentials().require(Capability::RawIo)?;
             return Err(Errno::EINVAL);
+        }
+        request if OF_BLOCKS.contains(&request) && file.inode().kind() == NodeKind::Regular => {
+            return Err(Errno::EOPNOTSUPP);
         }
         FIFREEZE | FITHAW => {
             call.thread.credentials().require(Capability::Administer)?;

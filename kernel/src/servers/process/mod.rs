@@ -9,6 +9,7 @@ mod identity;
 mod io_priority;
 mod limits;
 mod pidfd;
+mod ptrace;
 mod schedule;
 mod seccomp;
 mod wait;
@@ -32,7 +33,7 @@ use crate::call::{self, Call, SysResult};
 use crate::posted::trampoline;
 use crate::process::access::Observer;
 use crate::process::pidfd::ProcessFile;
-use crate::process::{Capability, Tid, exec, exit, fork, table};
+use crate::process::{Capability, Tid, exec, exit, fork, rseq, table};
 
 /// Carries out a call of this class that may run on any core.
 pub async fn serve(call: &Call) -> SysResult {
@@ -81,6 +82,8 @@ pub async fn serve(call: &Call) -> SysResult {
         number::setns => setns(call),
         number::acct => crate::servers::file::acct(call).await,
         number::kcmp => compare::kcmp(call),
+        number::ptrace => ptrace::ptrace(call).await,
+        number::rseq => rseq::rseq(call).await,
         number::ioprio_get => io_priority::ioprio_get(call),
         number::ioprio_set => io_priority::ioprio_set(call),
         number::sched_setattr => attributes::set(call).await,
@@ -181,8 +184,11 @@ fn unshare(call: &Call) -> SysResult {
     let alone = CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
     let known = CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | alone;
     let is_alone = call.process().thread_count() == 1;
-    if flags & CLONE_NAMESPACES != 0 || flags & !known != 0 || (flags & alone != 0 && !is_alone) {
+    if flags & !(known | CLONE_NAMESPACES) != 0 || (flags & alone != 0 && !is_alone) {
         return Err(Errno::EINVAL);
+    }
+    if flags & CLONE_NAMESPACES != 0 {
+        return Err(fork::no_namespace(&call.thread, flags));
     }
     if flags & CLONE_SYSVSEM != 0 {
         crate::ipc::undo::leave(&call.thread);
