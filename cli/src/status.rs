@@ -6,6 +6,10 @@ pub const USAGE: u8 = 64;
 pub const UNAVAILABLE: u8 = 69;
 /// The kernel panicked, or the tool itself failed (`EX_SOFTWARE`).
 pub const SOFTWARE: u8 = 70;
+/// The program succeeded, and its trace is not complete (`EX_IOERR`).
+pub const TRACE: u8 = 74;
+/// A replay did not go the way that was recorded.
+pub const ASTRAY: u8 = 75;
 /// The time given by `--timeout` is over.
 pub const TIMED_OUT: u8 = 124;
 /// The program is there, but cannot be run.

@@ -205,3 +205,12 @@ fn a_sweep_by_tasks_of_an_array_yields_the_table_of_one_machine() {
     let beyond = with(&["--point", "4", "--of", "job.sh"]);
     assert_eq!(beyond.status.code(), Some(STATUS_USAGE));
 }
+
+#[test]
+fn recording_refuses_what_it_cannot_record() {
+    let folder = Folder::new();
+    let wrong = ["trace", "record", "--events", "calls,nothing", "--", "busybox"];
+    assert!(folder.fails(STATUS_USAGE, &wrong).contains("none of calls, locks"));
+    let twice = ["trace", "record", "--trace", "x", "--", "busybox", "true"];
+    assert!(folder.fails(STATUS_USAGE, &twice).contains("--out"));
+}

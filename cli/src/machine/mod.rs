@@ -44,12 +44,43 @@ pub struct Machine<'a> {
     pub memory_mib: u64,
     /// A file of that size to be the memory, where somebody looks into it.
     pub memory: Option<&'a File>,
+    /// Whether it is to run the same way each time.
+    pub determinism: Option<&'a Determinism>,
     /// A plugin of QEMU with its options.
     pub plugin: Option<String>,
     /// Directories of this machine that the guest sees.
     pub shares: Vec<SharedDirectory>,
     /// Options of QEMU for its disks.
     pub disks: Vec<OsString>,
+}
+
+/// How a machine is made to run the same way each time: one thread runs all cores in turn, and time is counted
+/// in instructions.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Determinism {
+    /// What the machine's random numbers follow from.
+    pub seed: u32,
+    /// The date at its start, as `-rtc base` has it.
+    pub date: String,
+}
+
+impl Determinism {
+    /// The options of QEMU for it. One instruction takes 2^3 ns; when no core has anything to do, time goes on
+    /// to the next timer at once.
+    fn arguments(&self) -> [OsString; 8] {
+        let date = format!("base={},clock=vm", self.date);
+        [
+            "-icount".into(),
+            "shift=3,sleep=off".into(),
+            "-seed".into(),
+            self.seed.to_string().into(),
+            "-rtc".into(),
+            date.into(),
+            "-name".into(),
+            "ferry,debug-threads=on".into(),
+        ]
+    }
 }
 
 /// A value within an option of QEMU, which takes two commas for one that belongs to the value.
@@ -112,7 +143,8 @@ pub fn start(machine: &Machine<'_>) -> Result<(Running, Connections)> {
 
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(LAUNCH_COMMAND).arg(std::process::id().to_string()).arg("--").arg(&qemu);
-    let mut board = "microvm,rtc=on,pit=on,isa-serial=on".to_string();
+    let pit = if machine.determinism.is_some() { "off" } else { "on" };
+    let mut board = format!("microvm,rtc=on,pit={pit},isa-serial=on");
     if let Some(memory) = machine.memory {
         rustix::io::fcntl_setfd(memory, FdFlags::empty())?;
         let (number, size) = (memory.as_raw_fd(), machine.memory_mib);
@@ -122,8 +154,14 @@ pub fn start(machine: &Machine<'_>) -> Result<(Running, Connections)> {
         command.args(["-object", &object]);
         board.push_str(",memory-backend=ram");
     }
-    command.args(["-M", &board, "-accel", "tcg,thread=multi"]);
-    command.args(["-cpu", "max", "-smp", &machine.cpus.to_string()]);
+    // With one thread, `pause` is what lets the next core run, and the kernel uses it where the processor does
+    // not say that it is emulated.
+    let (threads, model) = match machine.determinism {
+        Some(_) => ("tcg,thread=single", "max,tcg-cpuid=off"),
+        None => ("tcg,thread=multi", "max"),
+    };
+    command.args(["-M", &board, "-accel", threads]);
+    command.args(["-cpu", model, "-smp", &machine.cpus.to_string()]);
     command.args(["-m", &format!("{}M", machine.memory_mib)]);
     command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
     command.arg("-kernel").arg(machine.kernel);
@@ -134,6 +172,9 @@ pub fn start(machine: &Machine<'_>) -> Result<(Running, Connections)> {
     command.args(["-chardev", &format!("socket,id=console,fd={}", guest_channel.as_raw_fd())]);
     command.args(["-device", "virtio-serial-device,max_ports=1"]);
     command.args(["-device", "virtconsole,chardev=console,nr=0"]);
+    if let Some(determinism) = machine.determinism {
+        command.args(determinism.arguments());
+    }
     for share in &machine.shares {
         command.args(share.arguments());
     }
@@ -188,6 +229,11 @@ pub fn find_qemu() -> Result<PathBuf> {
 }
 
 impl Running {
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills QEMU; it needs nothing to be saved.
     pub fn kill(&mut self) {
         // An error means that it has ended already.

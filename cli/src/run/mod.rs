@@ -6,6 +6,7 @@
 
 mod channel;
 mod disk;
+mod history;
 mod log;
 mod options;
 mod panic;
@@ -28,8 +29,9 @@ use crate::machine::{self, Machine};
 use crate::model::Model;
 use crate::status::{NotStarted, Usage};
 use channel::Start;
+use history::{History, Said};
 use options::Root;
-pub use options::{Arguments, CallPath, default_kernel, parse_seconds, source_root};
+pub use options::{Arguments, CallPath, default_kernel, parse_events, parse_seconds, source_root};
 pub use saved::Saved;
 use session::{Session, Tells};
 pub use stats::{CallFigures, Figures};
@@ -142,6 +144,7 @@ fn run_with(Options { run: arguments, disks }: &Options, top: Option<Top>) -> Re
         counters: arguments.stats,
         stages: arguments.stages,
         figures: arguments.figures.clone(),
+        is_deterministic: arguments.record.is_some() || arguments.replay.is_some(),
     };
     let tracer = match (&arguments.trace, top) {
         (None, None) => None,
@@ -151,10 +154,12 @@ fn run_with(Options { run: arguments, disks }: &Options, top: Option<Top>) -> Re
         }
     };
     let locked = disks.lock()?;
+    let history = history_of(arguments, &layout, &initramfs, &locked)?;
     let mut session = Session::prepare(arguments.timeout, tells, tracer)?;
     if locked.iter().any(|disk| !disk.is_read_only()) {
         session.wait_for_disks();
     }
+    let digest = session.digest();
     let (running, connections) = machine::start(&Machine {
         kernel: &kernel,
         initramfs: &initramfs,
@@ -162,13 +167,14 @@ fn run_with(Options { run: arguments, disks }: &Options, top: Option<Top>) -> Re
         cpus: arguments.cpus,
         memory_mib: arguments.memory_mib,
         memory: session.memory(),
+        determinism: history.as_ref().map(|history| &history.determinism),
         plugin: model.as_ref().map(Model::argument),
         shares: arguments.shared_directories(),
         disks: disks.options(&locked),
     })?;
     // QEMU has its own reference; ours would keep the memory for the whole run.
     drop(initramfs);
-    let status =
+    let mut status =
         session.accompany(running, connections, &start, log, arguments.log_level, &kernel)?;
     if let Some(model) = model {
         // The program has had its run: what it said is what the caller gets.
@@ -176,5 +182,44 @@ fn run_with(Options { run: arguments, disks }: &Options, top: Option<Top>) -> Re
             eprintln!("ferry: warning: {error:#}");
         }
     }
+    if let Some(history) = history {
+        status = history.finish(Said { digest: digest.value(), status })?;
+    }
     Ok(status)
+}
+
+/// What `--record` and `--replay` ask for.
+fn history_of(
+    arguments: &Arguments,
+    layout: &policy::place::Layout,
+    initramfs: &std::fs::File,
+    locked: &[disk::LockedDisk],
+) -> Result<Option<History>> {
+    let (Some(file), is_replayed) = (match &arguments.replay {
+        Some(file) => (Some(file), true),
+        None => (arguments.record.as_ref(), false),
+    }) else {
+        return Ok(None);
+    };
+    if !locked.is_empty() || !arguments.shared_directories().is_empty() {
+        let text = "disks and shares are not recorded: --record and --replay take none of them";
+        return Err(Usage(text.to_string()).into());
+    }
+    let kernel = arguments.kernel();
+    machine::find_kernel(&kernel)?;
+    let kernel = std::fs::File::open(&kernel)
+        .with_context(|| format!("cannot open {}", kernel.display()))?;
+    let parts = [
+        ("kernel", history::fingerprint(&kernel)?),
+        ("content of its files", history::fingerprint(initramfs)?),
+        ("command line", arguments.command_line(layout)),
+        ("number of cores", arguments.cpus.to_string()),
+        ("memory, MiB", arguments.memory_mib.to_string()),
+    ];
+    let parts = parts.map(|(name, value)| (name.to_string(), value)).into();
+    let history = match is_replayed {
+        true => History::replay(file, &parts)?,
+        false => History::record(file, parts)?,
+    };
+    Ok(Some(history))
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use abi::trace::LockScheme;
+use abi::trace::{EventKind, Events, LockScheme};
 use anyhow::Result;
 use policy::place::{CoreSet, Layout, LayoutError, Wishes};
 
@@ -31,7 +31,8 @@ const TRACE_RECORDS: u32 = 1 << 16;
     override_usage = "ferry run [OPTIONS] -- PROGRAM [ARGS]...",
     after_help = "PROGRAM is one of this machine, or a script; it is packed with what it needs.\n\
         Exit status: the program's; 128+N killed by signal N; 124 timed out; 126 not\n\
-        runnable; 127 not found; 69 something is not installed; 70 kernel panic.\n\
+        runnable; 127 not found; 69 something is not installed; 70 kernel panic; 74 the program\n\
+        succeeded and its trace is not complete.\n\
         On a terminal, three times Ctrl-] stops Ferry itself.\n\n\
         Example:\n  ferry run --cpus 2 --file notes.txt:/tmp/notes -- busybox wc -l /tmp/notes"
 )]
@@ -128,6 +129,15 @@ pub struct Arguments {
     /// Somebody looks at the records meanwhile (`ferry top`).
     #[arg(skip)]
     pub is_watched: bool,
+    /// Record these alone: calls, locks, all, or kinds of events [default: all but allocations].
+    #[arg(long, value_name = "LIST", requires = "trace", value_parser = parse_events)]
+    pub trace_events: Option<Events>,
+    /// Record what is needed to run exactly so again, into FILE (slow: one core at a time).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["replay", "trace", "model"])]
+    pub record: Option<PathBuf>,
+    /// Run again as it was recorded; with the same options and program.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "model"])]
+    pub replay: Option<PathBuf>,
     /// Count with a model of caches and TLBs, into FILE.
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
@@ -311,6 +321,9 @@ impl Arguments {
         );
         if self.trace.is_some() || self.is_watched {
             line.push_str(&format!(" ferry.trace={TRACE_RECORDS}"));
+            if let Some(events) = self.trace_events {
+                line.push_str(&format!(" ferry.events={}", events.bits()));
+            }
         }
         if self.locks != LockScheme::Fine {
             line.push_str(&format!(" ferry.locks={}", self.locks.name()));
@@ -414,6 +427,18 @@ fn parse_cpus(text: &str) -> Result<usize, String> {
 fn parse_locks(text: &str) -> Result<LockScheme, String> {
     let known = LockScheme::ALL.into_iter().find(|scheme| scheme.name() == text);
     known.ok_or_else(|| format!("expected {}", LockScheme::ALL.map(LockScheme::name).join(", ")))
+}
+
+/// Reads a list of what is to be recorded.
+pub fn parse_events(text: &str) -> Result<Events, String> {
+    let mut events = Events::LEAST;
+    for word in text.split(',') {
+        events = events.with(word).ok_or_else(|| {
+            let kinds = EventKind::ALL.map(EventKind::name).join(", ");
+            format!("{word:?} is none of calls, locks, all, usual, {kinds}")
+        })?;
+    }
+    Ok(events)
 }
 
 pub fn parse_cores(text: &str) -> Result<CoreSet, String> {

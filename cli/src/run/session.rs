@@ -29,7 +29,7 @@ use super::channel::{Start, frame_of};
 use super::log::{self, LogFile};
 use super::options::LogLevel;
 use super::stats;
-use super::streams::{self, InputCredit};
+use super::streams::{self, Digest, InputCredit};
 use super::terminal::{self, RawMode};
 use super::trace::{self, Tracer};
 use crate::machine::{Connections, Running};
@@ -84,6 +84,7 @@ pub struct Session {
     tells: Tells,
     tracer: Option<Tracer>,
     kill_grace: Duration,
+    digest: Digest,
 }
 
 /// What to tell at the end.
@@ -94,6 +95,8 @@ pub struct Tells {
     pub stages: bool,
     /// Both, to a file, instead of tables on standard error.
     pub figures: Option<PathBuf>,
+    /// Nothing comes into the machine while it has something to do, so that it runs the same way each time.
+    pub is_deterministic: bool,
 }
 
 /// How far the end of a run has come.
@@ -131,7 +134,8 @@ impl Session {
             }
         });
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        Ok(Session { events, incoming, deadline, tells, tracer, kill_grace: KILL_GRACE })
+        let (digest, kill_grace) = (Digest::default(), KILL_GRACE);
+        Ok(Session { events, incoming, deadline, tells, tracer, kill_grace, digest })
     }
 
     /// The machine has disks that are written back when the program has ended.
@@ -142,6 +146,11 @@ impl Session {
     /// The memory that the machine is to have, where somebody looks into it.
     pub fn memory(&self) -> Option<&File> {
         self.tracer.as_ref().map(Tracer::memory)
+    }
+
+    /// A digest of all that the machine says.
+    pub fn digest(&self) -> Digest {
+        self.digest.clone()
     }
 
     /// Sees a run through to its end; returns the exit status.
@@ -155,7 +164,11 @@ impl Session {
         kernel: &Path,
     ) -> Result<u8> {
         let raw_mode = RawMode::enter();
-        let frames = streams::send(connections.channel.try_clone()?);
+        let outgoing = connections.channel.try_clone()?;
+        let frames = match self.tells.is_deterministic {
+            true => streams::send_when_idle(outgoing, running.process()),
+            false => streams::send(outgoing),
+        };
         drop(frames.send(start.encode(terminal::mask(), terminal::window())?));
         log::receive(connections.serial, &log, shown, self.events.clone())?;
         collect_messages(connections.messages, self.events.clone());
@@ -185,14 +198,20 @@ impl Session {
         let Run { ending, report, counters, stages, panicked, problem, messages, tracer, .. } = run;
         drop(raw_mode);
         drop(running);
-        let last_records = match tracer.map(Tracer::finish) {
-            Some(Ok(records)) => records,
-            Some(Err(error)) => {
-                eprintln!("ferry: warning: {error:#}");
-                Vec::new()
-            }
-            None => Vec::new(),
-        };
+        if self.tells.is_deterministic {
+            self.digest.add(log.text().as_bytes());
+        }
+        let mut is_trace_broken = false;
+        let recorded = tracer.map(Tracer::finish).transpose().unwrap_or_else(|error| {
+            eprintln!("ferry: {error:#}");
+            is_trace_broken = true;
+            None
+        });
+        let recorded = recorded.unwrap_or_default();
+        if recorded.lost > 0 {
+            let (lost, records) = (recorded.lost, recorded.records);
+            eprintln!("ferry: the trace lacks {lost} records that found no room; it has {records}");
+        }
         if let Some(file) = &self.tells.figures {
             let text = serde_json::to_string(&stats::figures(&counters, &stages))? + "\n";
             std::fs::write(file, text)
@@ -211,7 +230,8 @@ impl Session {
         });
         if let Some(report) = report.filter(|_| !panicked) {
             log.finish();
-            return Ok(ending.forced.unwrap_or_else(|| status_of(report, start)));
+            let status = ending.forced.unwrap_or_else(|| status_of(report, start));
+            return Ok(if status == 0 && is_trace_broken { status::TRACE } else { status });
         }
         if !messages.is_empty() {
             log.note(&format!("QEMU says: {}", messages.trim_end()));
@@ -219,7 +239,7 @@ impl Session {
         let text = log.text();
         if let Some(panic) = super::panic::find(&text) {
             eprint!("ferry: {}", panic.describe(kernel));
-            eprint!("{}", trace::describe(&last_records));
+            eprint!("{}", trace::describe(&recorded.last));
             eprintln!("ferry: the kernel's log is {}", log.keep().display());
             return Ok(status::SOFTWARE);
         }
@@ -259,7 +279,7 @@ impl Session {
             queues.push(streams::write_output(stream, descriptor, frames, events)?);
         }
         let queues = queues.try_into().ok().context("three output streams")?;
-        streams::receive(channel_end, credit, queues, self.events.clone());
+        streams::receive(channel_end, credit, queues, self.events.clone(), self.digest.clone());
         Ok(())
     }
 }

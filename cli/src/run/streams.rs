@@ -6,6 +6,7 @@
 //! its window.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
@@ -20,6 +21,7 @@ use abi::trace::ring::Rings;
 use anyhow::{Context, Result};
 
 use super::channel::{decode, frame, frame_of, read_frame};
+use super::history;
 use super::session::Event;
 
 /// The byte (Ctrl-]) that, three times in a row on a terminal, stops Ferry itself.
@@ -38,6 +40,40 @@ pub fn send(mut channel_end: UnixStream) -> Sender<Vec<u8>> {
         }
     });
     frames
+}
+
+/// Starts the thread that writes frames to a deterministic machine: all that there are, whenever the machine has
+/// nothing to do.
+pub fn send_when_idle(mut channel_end: UnixStream, process: u32) -> Sender<Vec<u8>> {
+    let (frames, queue) = channel::<Vec<u8>>();
+    std::thread::spawn(move || {
+        while let Ok(mut bytes) = queue.recv() {
+            history::wait_until_idle(process);
+            queue.try_iter().for_each(|more| bytes.extend(more));
+            if channel_end.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+    });
+    frames
+}
+
+/// A digest of all frames that came, where somebody wants to compare them.
+#[derive(Clone, Default)]
+pub struct Digest(Arc<Mutex<DefaultHasher>>);
+
+impl Digest {
+    /// Adds bytes.
+    pub fn add(&self, bytes: &[u8]) {
+        if let Ok(mut hasher) = self.0.lock() {
+            hasher.write(bytes);
+        }
+    }
+
+    /// What it is by now.
+    pub fn value(&self) -> String {
+        self.0.lock().map_or(String::new(), |hasher| format!("{:016x}", hasher.finish()))
+    }
 }
 
 /// How many bytes of standard input the kernel still takes.
@@ -168,9 +204,10 @@ pub fn receive(
     credit: Arc<InputCredit>,
     outputs: [Sender<Vec<u8>>; 3],
     events: Sender<Event>,
+    digest: Digest,
 ) {
     std::thread::spawn(move || {
-        let problem = deal_out(&mut channel_end, &credit, &outputs, &events).err();
+        let problem = deal_out(&mut channel_end, &credit, &outputs, &events, &digest).err();
         drop(events.send(Event::ChannelClosed(problem.map(|error| error.to_string()))));
     });
 }
@@ -180,8 +217,11 @@ fn deal_out(
     credit: &InputCredit,
     outputs: &[Sender<Vec<u8>>; 3],
     events: &Sender<Event>,
+    digest: &Digest,
 ) -> io::Result<()> {
     while let Some((kind, payload)) = read_frame(channel_end)? {
+        digest.add(&(kind as u32).to_le_bytes());
+        digest.add(&payload);
         match kind {
             FrameKind::StdinCredit => credit.grant(u64::from(decode::<u32>(&payload)?)),
             FrameKind::Counters => {

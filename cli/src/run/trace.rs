@@ -31,6 +31,17 @@ const SHOWN: usize = 8;
 /// The last records of each core, in the order in which they were written.
 pub type LastRecords = Vec<VecDeque<Record>>;
 
+/// What became of a trace.
+#[derive(Default)]
+pub struct Recorded {
+    /// The last records of each core.
+    pub last: LastRecords,
+    /// Records that the file has.
+    pub records: u64,
+    /// Records that found no room in a ring.
+    pub lost: u64,
+}
+
 /// A trace that is being recorded.
 pub struct Tracer {
     path: Option<PathBuf>,
@@ -38,7 +49,7 @@ pub struct Tracer {
     scheme: LockScheme,
     memory: Arc<File>,
     is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<LastRecords>>>,
+    thread: Option<JoinHandle<Result<Recorded>>>,
 }
 
 impl Tracer {
@@ -87,8 +98,12 @@ impl Tracer {
         }));
     }
 
-    /// The machine is gone: takes what is left. The last records of each core.
-    pub fn finish(self) -> Result<LastRecords> {
+    /// The machine is gone: takes what is left.
+    ///
+    /// # Errors
+    ///
+    /// Where the trace is not complete: the file has what was taken before.
+    pub fn finish(self) -> Result<Recorded> {
         self.is_over.store(true, Ordering::Release);
         match self.thread {
             Some(thread) => thread.join().unwrap_or_else(|_| bail!("the trace's thread panicked")),
@@ -144,7 +159,7 @@ fn drain(
     rings: &Rings,
     Target { path, scheme, top }: Target<'_>,
     is_over: &AtomicBool,
-) -> Result<LastRecords> {
+) -> Result<Recorded> {
     let header = Header {
         cores: u8::try_from(rings.cores)?,
         overwrites: false,
@@ -193,7 +208,11 @@ fn drain(
     if let Some(writer) = taker.writer {
         writer.finish()?;
     }
-    Ok(ends.into_iter().map(|ring| ring.last).collect())
+    Ok(Recorded {
+        records: ends.iter().map(|ring| ring.taken).sum(),
+        lost: ends.iter().map(|ring| ring.lost).sum(),
+        last: ends.into_iter().map(|ring| ring.last).collect(),
+    })
 }
 
 /// Records as lines of a report, for people.

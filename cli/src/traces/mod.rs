@@ -10,12 +10,13 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use abi::trace::{Header, LockScheme, Origin};
+use abi::trace::{Events, Header, LockScheme, Origin};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use trace::summary::Summary;
 use trace::{Merged, Reader, thesis};
 
+use crate::run;
 use crate::status::Usage;
 
 /// Look into traces of calls, locks and events.
@@ -32,6 +33,13 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Run a program and record its calls, locks and events.
+    #[command(
+        override_usage = "ferry trace record [OPTIONS] -- PROGRAM [ARGS]...",
+        after_help = "All options of `ferry run` may be given. The exit status is that of `ferry run`.\n\n\
+            Example:\n  ferry trace record --out ls.trace -- busybox ls -lR /"
+    )]
+    Record(Box<Recording>),
     /// Is the trace complete and consistent?
     Check {
         /// The trace.
@@ -61,6 +69,18 @@ enum Action {
     },
     /// Make a trace of the rows of the published giant-lock system.
     Import(Import),
+}
+
+#[derive(clap::Args)]
+struct Recording {
+    /// The trace to write.
+    #[arg(long, value_name = "FILE", default_value = "ferry.trace")]
+    out: PathBuf,
+    /// Record these alone: calls, locks, all, or kinds of events [default: all but allocations].
+    #[arg(long, value_name = "LIST", value_parser = run::parse_events)]
+    events: Option<Events>,
+    #[command(flatten)]
+    machine: run::Options,
 }
 
 #[derive(clap::Args)]
@@ -105,6 +125,7 @@ struct Import {
 /// Carries out `ferry trace`.
 pub fn run(arguments: &Arguments) -> Result<u8> {
     match &arguments.action {
+        Action::Record(recording) => record(recording),
         Action::Check { file } => check(file),
         Action::Summary { file } => {
             let read = summarise(file)?;
@@ -131,6 +152,19 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
         }
         Action::Import(import) => run_import(import),
     }
+}
+
+fn record(recording: &Recording) -> Result<u8> {
+    let mut options = recording.machine.clone();
+    if options.run.trace.is_some() || options.run.trace_events.is_some() {
+        let text = "`ferry trace record` has --out and --events for --trace and --trace-events";
+        return Err(Usage(text.to_owned()).into());
+    }
+    options.run.trace = Some(recording.out.clone());
+    options.run.trace_events = recording.events;
+    let status = run::run(&options)?;
+    eprintln!("ferry trace: recorded {}", recording.out.display());
+    Ok(status)
 }
 
 /// What a call is called: imported traces have the calls of the published system.

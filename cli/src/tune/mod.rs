@@ -77,6 +77,8 @@ pub fn run(arguments: &Arguments) -> Result<u8> {
     let mut base = arguments.machine.clone();
     base.run = base.run.with_saved_layout()?.into_owned();
     base.run.layout = None;
+    // A program is simulated by its calls.
+    base.run.trace_events = None;
     let traced = base.run.trace.clone().unwrap_or_else(|| folder.0.join("first.trace"));
     eprintln!("ferry tune: tracing with {}", Candidate::of(&base.run)?.describe());
     let status = run_traced(&mut base, &traced)?;

@@ -53,6 +53,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("trace", trace),
     ("trace-of-locks", trace_of_locks),
     ("top", top),
+    ("trace-on-a-full-disk", trace_on_a_full_disk),
     ("panic-of-a-handler", faults::panic_of_a_handler),
     ("panic-of-the-kernel", faults::panic_of_the_kernel),
     ("machine-alone", faults::machine_alone),
@@ -263,6 +264,16 @@ fn trace(bench: &Bench) -> Result<()> {
     // Each line of output is a call.
     ensure!(count("write") == 50 && count("execve") >= 1, "{}", summary.stdout);
     ensure!(count("thread") >= 1 && count("switch") >= 1, "{}", summary.stdout);
+    Ok(())
+}
+
+/// A trace that finds no room ends, the program does not; what was written can be read, and the status tells.
+fn trace_on_a_full_disk(bench: &Bench) -> Result<()> {
+    let program = ["busybox", "true"];
+    let boot = boot(bench, &["--trace", "/dev/full"], &program, b"")?;
+    expect_status(&boot, 74)?;
+    let errors = &boot.finished.stderr;
+    ensure!(errors.contains("/dev/full is not complete"), "{errors}");
     Ok(())
 }
 
