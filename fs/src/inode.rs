@@ -96,6 +96,28 @@ pub struct Place {
     pub removed: bool,
 }
 
+/// A write that went on behind its writer's back, and was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostWrite {
+    /// How many were lost until this one.
+    pub count: u64,
+    /// The descriptions with numbers below this one were there.
+    pub before: u64,
+    /// Why.
+    pub error: Errno,
+}
+
+/// What a file system has cached, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Cached.
+    pub pages: u64,
+    /// Of these, written to and not yet on their way.
+    pub dirty: u64,
+    /// On their way.
+    pub writeback: u64,
+}
+
 /// One entry of a directory, as `getdents64` gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectoryEntry<'a> {
@@ -134,6 +156,17 @@ pub trait Inode: Send + Sync + Any {
     /// Brings what `metadata` tells up to date where others than this kernel change it.
     fn refresh(&self) -> Result<(), Errno> {
         Ok(())
+    }
+    /// The last write that was lost.
+    fn lost_write(&self) -> Option<LostWrite> {
+        None
+    }
+    /// Drops what is cached of these pages, as far as it is elsewhere too.
+    fn drop_cached(&self, _pages: Range<u64>) {}
+    /// What offsets and lengths of transfers past the cache (`O_DIRECT`) have to be multiples of, in bytes;
+    /// `None` where there are none.
+    fn direct_unit(&self) -> Option<u32> {
+        None
     }
     /// Waits until what was written is where it is kept. An error that a write met is told once.
     fn sync(&self) -> Result<(), Errno> {
@@ -383,6 +416,12 @@ pub trait FileSystem: Send + Sync {
     fn set_read_only(&self, _is_read_only: bool) -> Result<(), Errno> {
         Ok(())
     }
+    /// What is cached of files that are kept elsewhere.
+    fn cached(&self) -> CacheCounts {
+        CacheCounts::default()
+    }
+    /// Drops what is cached of contents and is elsewhere too.
+    fn drop_cached(&self) {}
     /// Options for `/proc/mounts`, each with a leading comma.
     fn options(&self) -> String {
         String::new()
@@ -413,4 +452,16 @@ pub fn sync_with_all(file_system: &Arc<dyn FileSystem>) {
 /// The file systems for which `sync` does something.
 pub fn to_be_synced() -> Vec<Arc<dyn FileSystem>> {
     KEPT_ELSEWHERE.read().iter().filter_map(Weak::upgrade).collect()
+}
+
+/// What all file systems together have cached of files that are kept elsewhere.
+pub fn cached() -> CacheCounts {
+    to_be_synced().iter().fold(CacheCounts::default(), |sum, file_system| {
+        let one = file_system.cached();
+        CacheCounts {
+            pages: sum.pages + one.pages,
+            dirty: sum.dirty + one.dirty,
+            writeback: sum.writeback + one.writeback,
+        }
+    })
 }

@@ -1,7 +1,7 @@
 //! Opening by path, with the checks of Linux in the order of Linux.
 
 use crate::device;
-use crate::file::{DirectoryFile, File, OpenFile, PathFile, RegularFile, WriteAccess};
+use crate::file::{DirectFile, DirectoryFile, File, OpenFile, PathFile, RegularFile, WriteAccess};
 use crate::identity::{Caller, Identity};
 use crate::inode::NewContent;
 use crate::metadata::{NodeKind, Wanted};
@@ -154,10 +154,10 @@ fn open_nameless(
     let is_linkable = !request.flags.contains(OpenFlags::EXCL);
     let inode = directory.inode.create_nameless(&new, is_linkable)?;
     let location = Location { mount: directory.mount, inode };
-    let file = Arc::new(RegularFile::new(location.inode.clone()));
-    if request.flags.contains(OpenFlags::DIRECT) {
-        return Err(Errno::EINVAL);
-    }
+    let file: Arc<dyn File> = match request.flags.contains(OpenFlags::DIRECT) {
+        true => Arc::new(DirectFile::new(location.inode.clone())?),
+        false => Arc::new(RegularFile::new(location.inode.clone())),
+    };
     OpenFile::new(file, location, request.flags)
 }
 
@@ -197,6 +197,9 @@ pub fn open_location(
     }
     let file: Arc<dyn File> = match (location.inode.open(flags, identity)?, kind) {
         (Some(file), _) => file,
+        (None, NodeKind::Regular) if flags.contains(OpenFlags::DIRECT) => {
+            Arc::new(DirectFile::new(location.inode.clone())?)
+        }
         (None, NodeKind::Regular) => Arc::new(RegularFile::new(location.inode.clone())),
         (None, NodeKind::Directory) => Arc::new(DirectoryFile),
         (None, NodeKind::CharacterDevice | NodeKind::BlockDevice) => {

@@ -3,6 +3,7 @@
 
 use super::tests::{check, disk_of, image, make, mounted, names, read, write};
 use crate::extended::Store;
+use crate::file::{DirectFile, File, Transfer};
 use crate::inode::{AttributeChange, Inode, NewContent, NewNode};
 use crate::metadata::{NodeKind, Timestamp};
 use crate::pending::complete;
@@ -302,6 +303,103 @@ fn times_to_the_nanosecond_survive_another_mount() {
         }
         drop(root);
         complete(|| file_system.close()).await.unwrap();
+    });
+    check(path, &disk);
+}
+
+#[test]
+fn transfers_past_the_cache_have_to_be_aligned() {
+    let path = image("direct", 16);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let file = make(&root, "file", NewContent::Regular).await;
+        let direct = DirectFile::new(file.clone()).unwrap();
+        let block = [7; 1024];
+        let put = |offset, length: usize| {
+            let (direct, block) = (&direct, &block);
+            complete(move || {
+                direct.write(offset, &mut block.get(..length).unwrap(), Transfer::PLAIN)
+            })
+        };
+        assert_eq!(put(512, 1024).await, Ok(1024));
+        assert_eq!(put(100, 1024).await, Err(Errno::EINVAL));
+        assert_eq!(put(512, 1000).await, Err(Errno::EINVAL));
+        assert_eq!(read(&file, 512, 2000).await, block);
+        drop((root, file, direct));
+        complete(|| file_system.close()).await.unwrap();
+    });
+    check(path, &disk);
+}
+
+#[test]
+fn cached_pages_are_counted_and_dropped_unless_they_are_dirty() {
+    let path = image("dropped", 16);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let file = make(&root, "file", NewContent::Regular).await;
+        write(&file, 0, &[b'a'; 5 * 4096]).await;
+        let frame = complete(|| file.page(1)).await.unwrap();
+        complete(|| file.page_written(1, &frame)).await.unwrap();
+        frame.write(0, b"dirty");
+        drop(frame);
+        assert_eq!(read(&file, 0, 5 * 4096).await.len(), 5 * 4096);
+        let counts = file_system.cached();
+        assert_eq!((counts.pages, counts.dirty), (5, 1));
+        let is_cached = |index| {
+            let mut frames = [None];
+            file.pages_present(index, &mut frames);
+            frames[0].is_some()
+        };
+        file.drop_cached(3..4);
+        assert_eq!([0, 1, 2, 3, 4].map(is_cached), [true, true, true, false, true]);
+        file_system.drop_cached();
+        assert_eq!([0, 1, 2, 3, 4].map(is_cached), [false, true, false, false, false]);
+        complete(|| file.sync()).await.unwrap();
+        assert_eq!(file_system.cached().dirty, 0);
+        file_system.drop_cached();
+        assert!(!is_cached(1));
+        assert_eq!(read(&file, 4096, 6).await, b"dirtya");
+        drop((root, file));
+        complete(|| file_system.close()).await.unwrap();
+    });
+    check(path, &disk);
+}
+
+#[test]
+fn reserved_blocks_go_with_the_file() {
+    let path = image("given-back", 16);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let names = ["kept-size", "empty", "whole", "zeroed", "open"];
+        let mut files = Vec::new();
+        for name in names {
+            let file = make(&root, name, NewContent::Regular).await;
+            let flags = match name {
+                "whole" | "open" => AllocateFlags::empty(),
+                "zeroed" => AllocateFlags::ZERO_RANGE,
+                _ => AllocateFlags::KEEP_SIZE,
+            };
+            if name != "empty" {
+                write(&file, 0, &[b'x'; 5000]).await;
+            }
+            allocate(&file, flags, 100, 64 * 4096).await.unwrap();
+            files.push(file);
+        }
+        complete(|| file_system.sync()).await.unwrap();
+        for (name, file) in names.iter().zip(&files) {
+            complete(|| root.unlink(name.as_bytes(), file.id())).await.unwrap();
+        }
+        let open = files.pop();
+        drop((root, files));
+        // One is given back when the mount ends.
+        complete(|| file_system.close()).await.unwrap();
+        drop(open);
     });
     check(path, &disk);
 }

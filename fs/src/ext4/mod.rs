@@ -43,8 +43,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use extra::{remove_hidden, remove_nameless};
 use io::{DiskIo, Random, WallClock};
 use rsext4::{
-    DirectoryEntryType, Ext4, Ext4Error, Ext4ErrorKind, InodeInfo, InodeNumber, MountOptions,
-    MountServices, MountedServices, NoopObserver,
+    DirectoryEntryType, Ext4, Ext4Error, Ext4ErrorKind, FileExtentState, FileExtentTarget,
+    InodeInfo, InodeNumber, MountOptions, MountServices, MountedServices, NoopObserver,
 };
 use times::{FixedTime, Times};
 
@@ -534,9 +534,38 @@ fn numbers_of(mounted: &Mounted) -> [u64; 5] {
 
 /// Gives back an inode without names.
 fn reap(mounted: &mut Mounted, number: u32) {
-    let result = InodeNumber::new(number).and_then(|number| mounted.reap_unlinked_inode(number));
+    let result = InodeNumber::new(number).and_then(|number| {
+        give_back_reserved(mounted, number);
+        mounted.reap_unlinked_inode(number)
+    });
     if let Err(error) = result {
         log::error!("ext4: inode {number} cannot be given back: {error}");
+    }
+}
+
+/// Cuts a file to nothing that has blocks that were reserved and never written: the crate leaves those marked as
+/// used when it gives the inode back.
+fn give_back_reserved(mounted: &mut Mounted, number: InodeNumber) {
+    let Ok(info) = mounted.inode(number) else { return };
+    if info.file_type() != DirectoryEntryType::RegularFile || info.blocks == 0 {
+        return;
+    }
+    let target = FileExtentTarget::Data;
+    let is_reserved_behind = info.blocks.saturating_mul(512) > info.size;
+    let is_reserved = is_reserved_behind
+        || mounted.inode_extents(number, 0, info.size, target, usize::MAX).is_ok_and(|map| {
+            map.extents.iter().any(|extent| extent.state == FileExtentState::Unwritten)
+        });
+    if !is_reserved {
+        return;
+    }
+    let cut = match info.size {
+        // One that is empty already is not cut.
+        0 => mounted.truncate_inode(number, 1).and_then(|()| mounted.truncate_inode(number, 0)),
+        _ => mounted.truncate_inode(number, 0),
+    };
+    if let Err(error) = cut {
+        log::warn!("ext4: inode {number:?} keeps reserved blocks: {error}");
     }
 }
 

@@ -269,6 +269,9 @@ fn a_disk_that_fails_is_an_error_of_fsync() {
         *disk.writes_left.lock().unwrap() = 0;
         write(&file, 0, b"lost").await;
         assert_eq!(complete(|| file.sync()).await, Err(Errno::EIO));
+        // Every description that was there is told.
+        let lost = file.lost_write().unwrap();
+        assert_eq!((lost.count, lost.error), (1, Errno::EIO));
         drop((root, file));
         assert!(complete(|| file_system.close()).await.is_err());
     });

@@ -7,6 +7,7 @@ use crate::identity::Caller;
 use crate::inode::{DirectoryEntry, Inode};
 use crate::lease;
 use crate::lock;
+use crate::metadata::NodeKind;
 use crate::mount::Location;
 use crate::notify;
 use abi::Errno;
@@ -42,10 +43,17 @@ pub struct OpenFile {
     id: u64,
     /// Interests of epoll instances in it.
     watched_by: WatchedBy,
+    /// Lost writes that `sync` has told of.
+    errors_told: AtomicU64,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// A number above those of all descriptions that were made until now.
+pub(crate) fn next_id() -> u64 {
+    NEXT_ID.load(Ordering::Relaxed)
+}
 
 /// Open file descriptions that exist.
 pub fn open_count() -> usize {
@@ -88,7 +96,29 @@ impl OpenFile {
             owner: OwnerCell::new(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             watched_by: WatchedBy::new(),
+            errors_told: AtomicU64::new(0),
         }))
+    }
+
+    /// Waits until what was written to the file is where it is kept, as `Inode::sync`. A write that was lost since
+    /// this description was made is told once.
+    pub fn sync(&self) -> Result<(), Errno> {
+        if self.inode().kind() == NodeKind::BlockDevice {
+            return self.file.sync();
+        }
+        let result = self.inode().sync();
+        if result == Err(Errno::EIOCBQUEUED) {
+            return result;
+        }
+        match self.inode().lost_write() {
+            Some(lost)
+                if self.id < lost.before
+                    && self.errors_told.fetch_max(lost.count, Ordering::Relaxed) < lost.count =>
+            {
+                result.and(Err(lost.error))
+            }
+            _ => result,
+        }
     }
 
     /// A number that no other description has or had.

@@ -4,13 +4,16 @@
 //! regular files, directories and mere places.
 
 mod description;
+mod direct;
 mod owner;
 mod regular;
 mod signals;
 
+pub(crate) use description::next_id;
 pub use description::{
     CHANGEABLE_FLAGS, OpenFile, WriteAccess, WriteDenial, deny_writes, open_count,
 };
+pub use direct::DirectFile;
 pub use owner::{Owner, OwnerKind, Reason, set_sender};
 pub(crate) use regular::Limited;
 pub use regular::{DirectoryFile, MAX_FILE_SIZE, PathFile, RegularFile};

@@ -4,7 +4,7 @@ use super::{AnyInode, Node};
 use crate::extended::Store;
 use crate::file::File;
 use crate::identity::Identity;
-use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewNode, Place};
+use crate::inode::{AttributeChange, DirectoryEntry, Inode, LostWrite, NewNode, Place};
 use crate::listing::emit_all;
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind};
@@ -39,6 +39,25 @@ impl Inode for Node {
 
     fn refresh(&self) -> Result<(), Errno> {
         self.shown()?.refresh()
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        // Nobody writes to what lies below.
+        self.upper.get().map_or(Ok(()), |upper| upper.sync())
+    }
+
+    fn lost_write(&self) -> Option<LostWrite> {
+        self.upper.get()?.lost_write()
+    }
+
+    fn drop_cached(&self, pages: Range<u64>) {
+        if let Ok(inode) = self.shown() {
+            inode.drop_cached(pages);
+        }
+    }
+
+    fn direct_unit(&self) -> Option<u32> {
+        self.shown().ok()?.direct_unit()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -6,6 +6,8 @@
 
 use super::server::Handle;
 use super::{Found, Node, Question, Remote};
+use crate::file::next_id;
+use crate::inode::LostWrite;
 use crate::mapped;
 use crate::metadata::{Metadata, Timestamp};
 use abi::Errno;
@@ -22,8 +24,9 @@ use core::sync::atomic::Ordering;
 pub(super) const PAGE: u64 = PAGE_SIZE as u64;
 /// Pages that are asked for at a time.
 const CHUNK_PAGES: u64 = 16;
-/// Chunks that are asked for ahead when reads come in order.
-const AHEAD: u64 = 3;
+/// Chunks that are asked for ahead when reads come in order, at first and at most: twice as many each time.
+const FIRST_AHEAD: u64 = 2;
+const MOST_AHEAD: u64 = 16;
 /// Most bytes of one read that are brought together before any are given.
 const MOST_AT_ONCE: u64 = 1 << 20;
 /// Bytes of one message to the server.
@@ -55,7 +58,11 @@ pub struct Content {
     /// A task sends the queue.
     pub(super) is_sending: bool,
     /// The error of a write, until somebody is told.
-    error: Option<Errno>,
+    pub(super) error: Option<Errno>,
+    /// The last error of a write.
+    pub(super) lost: Option<LostWrite>,
+    /// Chunks that the next read in order has asked for ahead.
+    ahead: u64,
 }
 
 impl Content {
@@ -66,6 +73,13 @@ impl Content {
     /// Whether something was written that has not arrived.
     pub fn is_writing(&self) -> bool {
         self.is_sending || !self.queue.is_empty()
+    }
+
+    /// A write was lost.
+    pub(super) fn has_lost(&mut self, error: Errno) {
+        let count = self.lost.map_or(0, |lost| lost.count) + 1;
+        self.lost = Some(LostWrite { count, before: next_id(), error });
+        self.error = Some(error);
     }
 
     /// Puts bytes at an offset into the queue.
@@ -162,6 +176,18 @@ impl Node {
         true
     }
 
+    /// Drops pages of a range from the cache, but those that are dirty or mapped.
+    pub(super) fn drop_pages(&self, range: Range<u64>) {
+        let mut from = range.start;
+        loop {
+            let next =
+                self.state.lock().content.pages.range(from..range.end).next().map(|(at, _)| *at);
+            let Some(page) = next else { return };
+            self.drop_page(page, false);
+            from = page + 1;
+        }
+    }
+
     /// A handle that is open for reading, and for writing if `writes`.
     pub(super) fn open_handle(&self, writes: bool) -> Result<Arc<Handle>, Errno> {
         let handle = {
@@ -252,7 +278,13 @@ impl Node {
             result => result?,
         };
         let chunk_end = size.div_ceil(PAGE * CHUNK_PAGES);
-        let ahead = if in_order { (last + 1)..(last + 1 + AHEAD).min(chunk_end) } else { 0..0 };
+        let window = {
+            let content = &mut self.state.lock().content;
+            let next = (content.ahead * 2).clamp(FIRST_AHEAD, MOST_AHEAD);
+            content.ahead = if in_order { next } else { 0 };
+            content.ahead
+        };
+        let ahead = if in_order { (last + 1)..(last + 1 + window).min(chunk_end) } else { 0..0 };
         let mut result = Ok(());
         for chunk in missing.into_iter().chain(ahead) {
             match self.bring_chunk(chunk, &handle) {
@@ -496,7 +528,7 @@ impl Node {
         let lost = core::mem::take(&mut content.queue);
         self.remote.queued.fetch_sub(content.queued as u64, Ordering::Relaxed);
         (content.queued, content.is_sending) = (0, false);
-        content.error = Some(error);
+        content.has_lost(error);
         let dropped = content.take_pages();
         drop(state);
         mapped::pages_replaced(self.id(), &dropped);
@@ -526,7 +558,7 @@ impl Node {
             let mut dropped = BTreeMap::new();
             if let Err(error) = result {
                 // The cache has what the server has not.
-                state.content.error = Some(error);
+                state.content.has_lost(error);
                 dropped = state.content.take_pages();
             }
             drop(state);

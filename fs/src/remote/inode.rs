@@ -5,7 +5,7 @@ use super::{Found, Made, Node, Owner, Question};
 use crate::extended::Store;
 use crate::file::File;
 use crate::identity::Identity;
-use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewContent, NewNode, Place};
+use crate::inode::{AttributeChange, DirectoryEntry, Inode, LostWrite, NewContent, NewNode, Place};
 use crate::listing::emit_all;
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind, Timestamp};
@@ -19,6 +19,9 @@ use base::time;
 use core::any::Any;
 use core::ops::Range;
 use core::sync::atomic::AtomicI32;
+
+/// What transfers past the cache have to be multiples of, in bytes.
+const SECTOR: u32 = 512;
 
 fn plain(name: &[u8]) -> Result<Arc<[u8]>, Errno> {
     if is_plain_name(name) { Ok(Arc::from(name)) } else { Err(Errno::EINVAL) }
@@ -149,8 +152,27 @@ impl Inode for Node {
     fn sync(&self) -> Result<(), Errno> {
         self.take_error()?;
         self.itself()?.write_back();
-        self.settle(true)?;
+        if let Err(error) = self.settle(true) {
+            if error != Errno::EIOCBQUEUED {
+                let content = &mut self.state.lock().content;
+                content.has_lost(error);
+                content.error = None;
+            }
+            return Err(error);
+        }
         self.take_error()
+    }
+
+    fn lost_write(&self) -> Option<LostWrite> {
+        self.state.lock().content.lost
+    }
+
+    fn drop_cached(&self, pages: Range<u64>) {
+        self.drop_pages(pages);
+    }
+
+    fn direct_unit(&self) -> Option<u32> {
+        Some(if self.remote.server.is_ours_alone() { SECTOR } else { 1 })
     }
 
     fn tracks_writes(&self) -> bool {

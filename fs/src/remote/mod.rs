@@ -39,7 +39,9 @@ pub use server::Attributes;
 
 use crate::block::{BareDisk, BlockDevice};
 use crate::ext4::{Terms, Volume};
-use crate::inode::{FileSystem, FileSystemStatistics, Inode, anonymous_device, sync_with_all};
+use crate::inode::{
+    CacheCounts, FileSystem, FileSystemStatistics, Inode, anonymous_device, sync_with_all,
+};
 use crate::listing::Entry;
 use crate::metadata::NodeKind;
 use crate::pending::{self, Answer};
@@ -534,6 +536,28 @@ impl FileSystem for RemoteFs {
             Ok(Found::Nothing)
         };
         self.remote.ask(Question::AllWritten, wait).map(|_| ())
+    }
+
+    fn cached(&self) -> CacheCounts {
+        CacheCounts {
+            pages: self.remote.shared.lock().pages.len() as u64,
+            dirty: self.remote.dirty.load(Ordering::Relaxed),
+            writeback: self.remote.queued.load(Ordering::Relaxed).div_ceil(PAGE),
+        }
+    }
+
+    fn drop_cached(&self) {
+        let mut left = self.remote.shared.lock().pages.len();
+        while left > 0 {
+            left -= 1;
+            let oldest = self.remote.shared.lock().pages.pop_front();
+            let Some((node, page)) = oldest else { return };
+            if let Some(kept) = node.upgrade()
+                && !kept.drop_page(page, false)
+            {
+                self.remote.shared.lock().pages.push_back((node, page));
+            }
+        }
     }
 
     fn close(&self) -> Result<(), Errno> {

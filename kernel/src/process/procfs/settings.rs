@@ -130,6 +130,16 @@ fn limit(number: u64, value: &'static AtomicU64, least: i64, most: i64) -> Entry
     Entry::file(number, Arc::new(Number { value, least, most, adjust })).with_mode(0o644)
 }
 
+/// With bit 0, what is cached of files and is elsewhere too is dropped.
+fn drop_caches(number: u64) -> u64 {
+    if number & 1 != 0 {
+        for file_system in fs::inode::to_be_synced() {
+            file_system.drop_cached();
+        }
+    }
+    number
+}
+
 /// A number within bounds that nothing here obeys.
 macro_rules! kept {
     ($name:literal, $first:expr, $least:expr, $most:expr) => {
@@ -426,7 +436,12 @@ const MEMORY: &[(&str, MakeEntry)] = &[
     kept!("dirty_ratio", 20, 0, 100),
     kept!("dirty_writeback_centisecs", 500, 0, INT),
     kept!("dirtytime_expire_seconds", 43_200, 0, INT),
-    kept!("drop_caches", 0, 1, 4),
+    ("drop_caches", |number| {
+        static VALUE: AtomicU64 = AtomicU64::new(0);
+        let adjust = drop_caches;
+        let content = Number { value: &VALUE, least: 1, most: 7, adjust };
+        Entry::file(number, Arc::new(content)).with_mode(0o644)
+    }),
     kept!("extfrag_threshold", 500, 0, 1000),
     kept!("hugetlb_shm_group", 0, 0, UNSIGNED),
     kept!("laptop_mode", 0, 0, INT),

@@ -121,13 +121,14 @@ pub(super) fn memory_counters() -> Generated {
     let frames = frame_counts();
     let shared = fs::tmpfs::page_count();
     let used = (frames.total - frames.free) as u64;
+    let cached = fs::inode::cached();
     let counters = [
         ("nr_free_pages", frames.free as u64),
-        ("nr_anon_pages", used.saturating_sub(shared)),
+        ("nr_anon_pages", used.saturating_sub(shared + cached.pages)),
         ("nr_mapped", 0),
-        ("nr_file_pages", shared),
-        ("nr_dirty", 0),
-        ("nr_writeback", 0),
+        ("nr_file_pages", shared + cached.pages),
+        ("nr_dirty", cached.dirty),
+        ("nr_writeback", cached.writeback),
         ("nr_shmem", shared),
         ("pgpgin", 0),
         ("pgpgout", 0),
@@ -180,26 +181,28 @@ pub(super) fn memory() -> Generated {
     let (total, free) = (frames.total as u64 * KIB_PER_PAGE, frames.free as u64 * KIB_PER_PAGE);
     let available = crate::memory::available_frames() as u64 * KIB_PER_PAGE;
     let shared = fs::tmpfs::page_count() * KIB_PER_PAGE;
-    let own = total.saturating_sub(free).saturating_sub(shared);
+    let cached = fs::inode::cached();
+    let kept = shared + cached.pages * KIB_PER_PAGE;
+    let own = total.saturating_sub(free).saturating_sub(kept);
     let lines = [
         ("MemTotal", total),
         ("MemFree", free),
         ("MemAvailable", available.min(free)),
         ("Buffers", 0),
-        ("Cached", shared),
+        ("Cached", shared + cached.pages * KIB_PER_PAGE),
         ("SwapCached", 0),
         ("Active", own),
-        ("Inactive", shared),
+        ("Inactive", shared + cached.pages * KIB_PER_PAGE),
         ("Active(anon)", own),
         ("Inactive(anon)", shared),
         ("Active(file)", 0),
-        ("Inactive(file)", 0),
+        ("Inactive(file)", cached.pages * KIB_PER_PAGE),
         ("Unevictable", 0),
         ("Mlocked", 0),
         ("SwapTotal", 0),
         ("SwapFree", 0),
-        ("Dirty", 0),
-        ("Writeback", 0),
+        ("Dirty", cached.dirty * KIB_PER_PAGE),
+        ("Writeback", cached.writeback * KIB_PER_PAGE),
         ("AnonPages", own),
         ("Mapped", 0),
         ("Shmem", shared),

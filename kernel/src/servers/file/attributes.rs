@@ -8,6 +8,7 @@ use abi::Errno;
 use abi::fs::notify::Events;
 use abi::fs::*;
 use abi::signal::Signal;
+use base::memory::PAGE_SIZE;
 use base::task;
 use fs::tree::{self, NewTime};
 use fs::{Identity, Inode, Location, NodeKind, Timestamp, notify};
@@ -262,6 +263,8 @@ pub async fn fallocate(call: &Call) -> SysResult {
     Ok(0)
 }
 
+/// `POSIX_FADV_DONTNEED`
+const DONT_NEED: i32 = 4;
 /// Pages that one poll gives back.
 const GIVEN_BACK_AT_ONCE: usize = 256;
 
@@ -285,7 +288,7 @@ async fn allocate(
     Ok(())
 }
 
-/// Advice changes nothing here: all files are in memory.
+/// Of all advice, that a file is not needed any more is taken.
 pub fn fadvise64(call: &Call) -> SysResult {
     let file = usable(call, 0)?;
     if file.inode().kind() == NodeKind::Fifo {
@@ -294,6 +297,15 @@ pub fn fadvise64(call: &Call) -> SysResult {
     let (length, advice) = (call.argument(2) as i64, call.int(3));
     if length < 0 || !(0..=5).contains(&advice) {
         return Err(Errno::EINVAL);
+    }
+    if advice == DONT_NEED && file.inode().kind() == NodeKind::Regular {
+        let offset = call.argument(1);
+        let end = match length.unsigned_abs() {
+            0 => u64::MAX,
+            length => offset.saturating_add(length),
+        };
+        // Pages that are wanted in part stay.
+        file.inode().drop_cached(offset.div_ceil(PAGE_SIZE as u64)..end / PAGE_SIZE as u64);
     }
     Ok(0)
 }

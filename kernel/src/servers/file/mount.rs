@@ -23,8 +23,7 @@ pub fn fsync(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     match file.inode().kind() {
-        NodeKind::Regular | NodeKind::Directory => file.inode().sync().map(|()| 0),
-        NodeKind::BlockDevice => file.file().sync().map(|()| 0),
+        NodeKind::Regular | NodeKind::Directory | NodeKind::BlockDevice => file.sync().map(|()| 0),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -50,8 +49,7 @@ pub fn sync_file_range(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     match file.inode().kind() {
-        NodeKind::Regular | NodeKind::Directory => file.inode().sync().map(|()| 0),
-        NodeKind::BlockDevice => file.file().sync().map(|()| 0),
+        NodeKind::Regular | NodeKind::Directory | NodeKind::BlockDevice => file.sync().map(|()| 0),
         _ => Err(Errno::ESPIPE),
     }
 }

@@ -92,6 +92,9 @@ pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]
     let [descriptor, address, length, ..] = *arguments;
     let file = thread.file(descriptor as i32).ok()?;
     check_writes(&file).ok()?;
+    if file.flags().contains(OpenFlags::DSYNC) {
+        return None;
+    }
     let (behaviour, kind) = (file.file(), file.inode().kind());
     let mut source = if behaviour.is_seekable() {
         ShortRange::across(space, address, length, false)?
@@ -141,7 +144,8 @@ pub fn pwrite_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6
     let file = thread.file(descriptor as i32).ok()?;
     check_writes(&file).ok()?;
     let behaviour = file.file();
-    if behaviour.is_generated() || !behaviour.is_seekable() {
+    let is_synchronous = file.flags().contains(OpenFlags::DSYNC);
+    if is_synchronous || behaviour.is_generated() || !behaviour.is_seekable() {
         return None;
     }
     let mut source = ShortRange::across(space, address, length, false)?;
@@ -514,6 +518,11 @@ async fn write_in_turn(
         }
     }
     after_write(&call.thread, file, done)?;
+    let is_synchronous = file.flags().contains(OpenFlags::DSYNC)
+        || spot.flags.intersects(TransferFlags::DSYNC | TransferFlags::SYNC);
+    if is_synchronous && done > 0 && !is_stream {
+        Box::pin(pending::complete(|| file.sync())).await?;
+    }
     Ok(done as u64)
 }
 
