@@ -17,7 +17,6 @@ use abi::fs::OpenFlags;
 use abi::memory::Protection;
 use abi::ptrace::UserRegisters;
 use abi::signal::{Signal, SignalSet};
-use base::memory::VirtAddr;
 use base::sync::{Mutex, rank};
 use base::task;
 use base::user::UserContext;
@@ -186,7 +185,7 @@ impl Bytes {
         self
     }
 
-    /// At least so many bytes at the end are there, the last ones zero.
+    /// The first bytes of `bytes`, filled up with zeros to `size`.
     fn padded(&mut self, bytes: &[u8], size: usize) -> &mut Bytes {
         let end = self.0.len() + size;
         self.0.extend(bytes.iter().take(size));
@@ -245,7 +244,7 @@ impl Writer<'_> {
                 if place + PAGE > self.limit {
                     return Some(());
                 }
-                if space.read_now(VirtAddr(at).0, &mut page) == page.len() {
+                if space.read_now(at, &mut page) == page.len() {
                     self.put(place, &page)?;
                 }
             }

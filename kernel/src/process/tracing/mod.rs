@@ -11,8 +11,8 @@
 //! `Tracing`, which the tracer reads and changes there; what was changed is taken over when it goes on. A
 //! traced thread posts nothing: each of its calls traps, as if it were restricted (`seccomp`).
 //!
-//! Locks: `TRACING` of the tracee, then nothing but wake-ups; the list of tracees of a process is under
-//! `PROCESS` and never held together with it.
+//! Locks: the list of tracees of the tracer's process (`PROCESS`), then `TRACING` of the tracee, under which
+//! nobody is told or woken.
 //!
 //! Left out: hardware breakpoints (the debug registers are kept only), events of filters
 //! (`PTRACE_O_TRACESECCOMP`), and calls that a program posts by itself (`ferry_register`).
@@ -259,8 +259,7 @@ pub fn tracees(process: &Process) -> Vec<Arc<Thread>> {
     process.tracees.lock().living()
 }
 
-/// The end of a tracee that `wanted` chooses; `consume` takes it out. The flag says whether there is one of
-/// any kind.
+/// The end of a tracee that `wanted` chooses; `consume` takes it out.
 pub fn ended(process: &Process, consume: bool, wanted: impl Fn(&Ended) -> bool) -> Option<Ended> {
     let mut tracees = process.tracees.lock();
     let place = tracees.ended.iter().position(wanted)?;
@@ -444,7 +443,7 @@ pub fn is_traced_by(child: &Process, process: &Arc<Process>) -> bool {
     is_traced
 }
 
-/// Number of the record of restartable sequences, for its tracer.
+/// Address of the record of restartable sequences, 0 for none, and its signature, for a tracer.
 pub fn sequence_of(thread: &Thread) -> (u64, u32) {
     thread.sequence.registration()
 }
