@@ -27,7 +27,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         "G" | "g" | "GiB" => MIB << 10,
         _ => return Err(expected()),
     };
-    let size = number.checked_mul(unit).filter(|&size| size >= MIB && size <= MIB << 24);
+    let size = number.checked_mul(unit).filter(|size| (MIB..=MIB << 24).contains(size));
     size.ok_or_else(expected)
 }
 
