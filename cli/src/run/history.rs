@@ -4,7 +4,7 @@
 //! turn in one thread and counts time in instructions, random numbers follow from a seed, the date is given,
 //! and what comes from outside (the program, its input, credit for its output) reaches the machine only while
 //! none of its cores has anything to do. A recording is therefore small: the seed, the date, what the machine
-//! was made of, and a digest of all that it said, by which a replay tells whether it went the same way.
+//! was made of, and a digest of all that it sent, by which a replay tells whether it went the same way.
 //!
 //! Reproduced is the order in which cores take requests, locks and entries, wake-ups, timers, faults and
 //! random numbers. It is not the order of a machine whose cores run at the same time: a core runs until it

@@ -154,7 +154,7 @@ fn run_with(Options { run: arguments, disks }: &Options, top: Option<Top>) -> Re
         }
     };
     let locked = disks.lock()?;
-    let history = history_of(arguments, &layout, &initramfs, &locked)?;
+    let history = history_of(arguments, &layout, &initramfs, !locked.is_empty())?;
     let mut session = Session::prepare(arguments.timeout, tells, tracer)?;
     if locked.iter().any(|disk| !disk.is_read_only()) {
         session.wait_for_disks();
@@ -193,7 +193,7 @@ fn history_of(
     arguments: &Arguments,
     layout: &policy::place::Layout,
     initramfs: &std::fs::File,
-    locked: &[disk::LockedDisk],
+    has_disks: bool,
 ) -> Result<Option<History>> {
     let (Some(file), is_replayed) = (match &arguments.replay {
         Some(file) => (Some(file), true),
@@ -201,7 +201,7 @@ fn history_of(
     }) else {
         return Ok(None);
     };
-    if !locked.is_empty() || !arguments.shared_directories().is_empty() {
+    if has_disks || !arguments.shared_directories().is_empty() {
         let text = "disks and shares are not recorded: --record and --replay take none of them";
         return Err(Usage(text.to_string()).into());
     }

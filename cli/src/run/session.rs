@@ -198,9 +198,6 @@ impl Session {
         let Run { ending, report, counters, stages, panicked, problem, messages, tracer, .. } = run;
         drop(raw_mode);
         drop(running);
-        if self.tells.is_deterministic {
-            self.digest.add(log.text().as_bytes());
-        }
         let mut is_trace_broken = false;
         let recorded = tracer.map(Tracer::finish).transpose().unwrap_or_else(|error| {
             eprintln!("ferry: {error:#}");
