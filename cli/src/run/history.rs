@@ -53,7 +53,7 @@ pub struct History {
 /// What a machine said to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
-    /// Digest of all frames and of the log.
+    /// Digest of all frames.
     pub digest: String,
     /// Exit status.
     pub status: u8,
