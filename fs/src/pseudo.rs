@@ -120,7 +120,7 @@ pub trait Directory: Send + Sync + Any {
 
 /// A part of a text.
 pub struct Part {
-    /// Its bytes; not empty unless it is the last.
+    /// Its bytes; there may be none yet.
     pub text: Vec<u8>,
     /// Where the next part begins; `None` when this is the last.
     pub next: Option<u64>,
@@ -376,6 +376,11 @@ impl Shown {
     fn end(&self) -> u64 {
         self.start.saturating_add(self.part.text.len() as u64)
     }
+
+    /// More work is to be done before there is text.
+    fn is_under_way(&self) -> bool {
+        self.part.text.is_empty() && self.part.next.is_some()
+    }
 }
 
 /// Parts that are made in one go for a reader that has skipped them.
@@ -415,7 +420,7 @@ impl File for PseudoFile {
         }
         let known = self.text.lock().clone();
         let mut shown = match known {
-            Some(shown) if offset > 0 && offset >= shown.start => shown,
+            Some(shown) if offset >= shown.start && (offset > 0 || shown.is_under_way()) => shown,
             _ => self.make(0, 0)?,
         };
         let mut is_there = false;

@@ -409,6 +409,51 @@ CASE(who_has_too_many_pending_calls_hears_of_it)
     CHECK_EXITED(child, 0);
 }
 
+CASE(surveys_of_memory_give_the_core_back)
+{
+    /* Read and never written: they cost no memory, but stand in the page tables. */
+    char *memory = fresh(300 * MIB);
+    CHECK_OK(madvise(memory, 300 * MIB, 22 /* MADV_POPULATE_READ */));
+    memset(memory + 200 * MIB, 1, MIB);
+    static char text[262144];
+    static const char *const names[] = {"/proc/self/smaps_rollup", "/proc/self/smaps"};
+    for (int i = 0; i < 2; i++) {
+        CHECK_PIECES("read", 2, slurp(names[i], text, sizeof text));
+        char *resident = strstr(text, "Rss:");
+        CHECK(resident != NULL);
+        if (i == 0)
+            CHECK(atol(resident + 4) >= 1024);
+    }
+    CHECK_OK(munmap(memory, 300 * MIB));
+}
+
+CASE(a_fork_copies_many_descriptors_in_turns)
+{
+    enum { HIGHEST = 20000 };
+    struct rlimit limit;
+    CHECK_OK(getrlimit(RLIMIT_NOFILE, &limit));
+    if (limit.rlim_max <= HIGHEST)
+        SKIP("too few descriptors are allowed");
+    limit.rlim_cur = limit.rlim_max;
+    CHECK_OK(setrlimit(RLIMIT_NOFILE, &limit));
+    int ends[2];
+    CHECK_OK(pipe2(ends, O_CLOEXEC));
+    CHECK_EQ(dup2(ends[1], HIGHEST), HIGHEST);
+    pid_t child = -1;
+    CHECK_PIECES("fork", 5, child = (pid_t)syscall(SYS_fork));
+    if (child == 0) {
+        CHECK_EQ(fcntl(HIGHEST, F_GETFD), 0);
+        CHECK_EQ(fcntl(ends[1], F_GETFD), FD_CLOEXEC);
+        CHECK_ERRNO(fcntl(HIGHEST - 1, F_GETFD), EBADF);
+        CHECK_EQ(write(HIGHEST, "x", 1), 1);
+        CHECK_EQ(dup(ends[0]), ends[1] + 1);
+        _exit(0);
+    }
+    CHECK_EXITED(child, 0);
+    char byte;
+    CHECK_EQ(read(ends[0], &byte, 1), 1);
+}
+
 /* The line of /proc/self/status, in KiB. */
 static long status_of(const char *label)
 {

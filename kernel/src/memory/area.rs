@@ -256,6 +256,14 @@ impl AreaMap {
         removed
     }
 
+    /// Lets go of up to `count` areas; whether some are left.
+    pub fn drop_some(&mut self, count: usize) -> bool {
+        for _ in 0..count {
+            drop(self.map.pop_first());
+        }
+        !self.map.is_empty()
+    }
+
     /// Adds an area where nothing is, and joins it with its neighbours where they are alike.
     pub fn insert(&mut self, start: u64, area: Area) {
         debug_assert!(self.is_free(start..area.end));

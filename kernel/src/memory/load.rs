@@ -125,13 +125,10 @@ pub async fn load_program(
             return Err(Errno::ELOOP);
         }
         request.arguments =
-            request.arguments.for_interpreter(line.interpreter, line.argument, &request.path)?;
+            request.arguments.for_interpreter(line.interpreter, line.argument, &request.path).await?;
         let interpreter = line.interpreter.to_vec();
         request.file = lookup.open(&interpreter).await?;
         request.path = interpreter;
-        if request.arguments.bytes().len() > TURN {
-            task::yield_now().await;
-        }
     };
     let known = start.get(..length).unwrap_or_default();
     let program = elf::read_program(request.file.source.as_ref(), known)?;
@@ -214,7 +211,8 @@ async fn build(
             random: seed,
             auxiliary: &auxiliary,
         },
-    )?;
+    )
+    .await?;
     let used = layout.stack_top - page_floor(built.pointer);
     space.add_stack(layout.stack_top, used, program.is_stack_executable)?;
     for (piece, address) in built.bytes.chunks(TURN).zip((built.pointer..).step_by(TURN)) {

@@ -58,8 +58,51 @@ impl AddressSpace {
     }
 }
 
-/// What of a range is in memory, in bytes.
+/// Pages, or tables for as much work, that one part of a survey looks at. A reader has 16 parts in a poll.
+const SURVEYED_AT_ONCE: u64 = 2048;
+
+/// Surveys that are under way at a time; beyond that, a reader whose survey was pushed out begins again.
+const MOST_SURVEYS: usize = 8;
+
+/// What readers of `smaps` and `smaps_rollup` have counted so far, by where they go on.
 #[derive(Default)]
+pub(super) struct Surveys {
+    under_way: Vec<Survey>,
+    oldest: usize,
+}
+
+struct Survey {
+    cursor: u64,
+    is_of_all: bool,
+    /// Where what was counted begins.
+    first: u64,
+    sizes: Sizes,
+}
+
+impl Surveys {
+    fn find(&self, cursor: u64, is_of_all: bool) -> Option<(u64, Sizes)> {
+        let is_it = |survey: &&Survey| survey.cursor == cursor && survey.is_of_all == is_of_all;
+        self.under_way.iter().find(is_it).map(|survey| (survey.first, survey.sizes))
+    }
+
+    fn note(&mut self, cursor: u64, is_of_all: bool, first: u64, sizes: Sizes) -> Result<(), Errno> {
+        let survey = Survey { cursor, is_of_all, first, sizes };
+        let is_it = |known: &&mut Survey| known.cursor == cursor && known.is_of_all == is_of_all;
+        if let Some(known) = self.under_way.iter_mut().find(is_it) {
+            *known = survey;
+        } else if self.under_way.len() < MOST_SURVEYS {
+            self.under_way.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+            self.under_way.push(survey);
+        } else if let Some(oldest) = self.under_way.get_mut(self.oldest % MOST_SURVEYS) {
+            *oldest = survey;
+            self.oldest += 1;
+        }
+        Ok(())
+    }
+}
+
+/// What of a range is in memory, in bytes.
+#[derive(Clone, Copy, Default)]
 struct Sizes {
     /// All of it.
     size: u64,
@@ -71,18 +114,18 @@ struct Sizes {
     own_dirty: u64,
     anonymous: u64,
     locked: u64,
+    /// Of `proportional`, what `locked` has been told about.
+    told: u64,
 }
 
 impl Sizes {
-    fn add(&mut self, other: &Sizes) {
-        self.size += other.size;
-        self.resident += other.resident;
-        self.proportional += other.proportional;
-        self.shared += other.shared;
-        self.own += other.own;
-        self.own_dirty += other.own_dirty;
-        self.anonymous += other.anonymous;
-        self.locked += other.locked;
+    /// All of an area has been counted.
+    fn end(&mut self, start: u64, area: &Area) {
+        self.size = area.end - start;
+        if area.flags.contains(AreaFlags::LOCKED) {
+            self.locked += self.proportional - self.told;
+        }
+        self.told = self.proportional;
     }
 
     fn write(&self, text: &mut Vec<u8>, is_rollup: bool) {
@@ -133,34 +176,68 @@ impl AddressSpace {
     pub fn sizes_of_areas(&self, cursor: u64, text: &mut Vec<u8>) -> Result<Option<u64>, Errno> {
         /// Bytes that the lines below the first one have at most.
         const LINES: usize = 1024;
-        let inner = self.lock();
+        let mut guard = self.lock();
+        let inner = &*guard;
+        let mut left = SURVEYED_AT_ONCE;
+        let mut cut = None;
         for (start, area) in inner.areas.overlapping(cursor..u64::MAX) {
-            if text.len() >= PART {
+            if text.len() >= PART || left == 0 {
                 return Ok(Some(start));
             }
+            let known = if start < cursor { inner.surveys.find(cursor, false) } else { None };
+            let (from, mut sizes) = known.map_or((start, Sizes::default()), |(_, sizes)| (cursor, sizes));
+            let next = inner.survey(from, area, &mut sizes, &mut left);
+            if next < area.end {
+                cut = Some((next, start, sizes));
+                break;
+            }
+            sizes.end(start, area);
             inner.write_line(start, area, text)?;
             text.try_reserve(LINES).map_err(|_| Errno::ENOMEM)?;
-            inner.sizes(start, area).write(text, false);
+            sizes.write(text, false);
             let _ = write!(Bytes(text), "THPeligible:    0\nProtectionKey:         0\nVmFlags: ");
             for name in flag_names(area) {
                 let _ = write!(Bytes(text), "{name} ");
             }
             text.push(b'\n');
         }
-        Ok(None)
+        let Some((next, start, sizes)) = cut else { return Ok(None) };
+        guard.surveys.note(next, false, start, sizes)?;
+        Ok(Some(next))
     }
 
-    /// Adds what `/proc/PID/smaps_rollup` says.
-    pub fn sizes_of_all(&self, text: &mut Vec<u8>) {
-        let inner = self.lock();
-        let mut sum = Sizes::default();
-        let (mut first, mut end) = (None, 0);
-        for (start, area) in inner.areas.iter() {
-            first = first.or(Some(start));
-            end = area.end;
-            sum.add(&inner.sizes(start, area));
+    /// Adds what `/proc/PID/smaps_rollup` says, when all areas have been looked at from `cursor` on. Returns
+    /// where to go on, if one part was not all.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn sizes_of_all(&self, cursor: u64, text: &mut Vec<u8>) -> Result<Option<u64>, Errno> {
+        let mut guard = self.lock();
+        let inner = &*guard;
+        let known = inner.surveys.find(cursor, true);
+        let lowest = inner.areas.iter().next().map_or(0, |(start, _)| start);
+        let (from, first, mut sum) =
+            known.map_or((0, lowest, Sizes::default()), |(first, sizes)| (cursor, first, sizes));
+        let mut left = SURVEYED_AT_ONCE;
+        let mut cut = None;
+        for (start, area) in inner.areas.overlapping(from..u64::MAX) {
+            let from = from.max(start);
+            // An area that has pages is cut where there were enough; one without costs little.
+            let next = inner.survey(from, area, &mut sum, &mut left);
+            left = left.saturating_sub(1);
+            if next == area.end {
+                sum.end(start, area);
+            }
+            if left == 0 && (next < area.end || inner.areas.next_above(start).is_some()) {
+                cut = Some(next);
+                break;
+            }
         }
-        let first = first.unwrap_or(0);
+        if let Some(next) = cut {
+            guard.surveys.note(next, true, first, sum)?;
+            return Ok(Some(next));
+        }
+        let end = inner.areas.iter().next_back().map_or(0, |(_, area)| area.end);
         let _ = writeln!(
             Bytes(text),
             "{first:08x}-{end:08x} ---p 00000000 00:00 0 {:>1$}",
@@ -168,6 +245,7 @@ impl AddressSpace {
             NAME_COLUMN - 42
         );
         sum.write(text, true);
+        Ok(None)
     }
 
     /// Words of `/proc/PID/pagemap` from a page on. Frames are told when `shows_frames`.
@@ -232,11 +310,14 @@ impl Write for Bytes<'_> {
 }
 
 impl Inner {
-    fn sizes(&self, start: u64, area: &Area) -> Sizes {
-        let mut sizes = Sizes { size: area.end - start, ..Sizes::default() };
+    /// Counts pages of `area` from `from` on, as long as some are `left`. Returns where the rest begins.
+    fn survey(&self, from: u64, area: &Area, sizes: &mut Sizes, left: &mut u64) -> u64 {
         let zero = self.zero_address();
         let is_of_file = matches!(area.backing, Backing::Object { .. });
-        self.table.for_each(VirtAddr(start)..VirtAddr(area.end), |_, state| {
+        let (reached, rest) = self.table.part(VirtAddr(from)..VirtAddr(area.end), *left);
+        *left = rest;
+        let end = if rest == 0 { reached.0.min(area.end) } else { area.end };
+        self.table.for_each(VirtAddr(from)..VirtAddr(end), |_, state| {
             if state.frame == zero {
                 return;
             }
@@ -253,10 +334,7 @@ impl Inner {
             let is_anonymous = !is_of_file || (area.is_private() && owners == 1);
             sizes.anonymous += if is_anonymous { PAGE } else { 0 };
         });
-        if area.flags.contains(AreaFlags::LOCKED) {
-            sizes.locked = sizes.proportional;
-        }
-        sizes
+        end
     }
 
     fn write_line(&self, start: u64, area: &Area, text: &mut Vec<u8>) -> Result<(), Errno> {

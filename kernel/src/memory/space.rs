@@ -13,6 +13,8 @@ use abi::memory::Protection;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use base::memory::{Frame, PageRights, PageTable, PhysAddr, VirtAddr, zero_frame};
+use base::cpu::CpuId;
+use base::task;
 use base::sync::{Mutex, MutexGuard, Once, rank};
 use base::user::{SpaceHandle, shootdown};
 use core::any::Any;
@@ -133,6 +135,8 @@ pub(super) struct Inner {
     pub(super) removed: Vec<(u64, Area)>,
     /// Ranges that are about to go or to move: faults there wait for the end of the change.
     pub(super) in_motion: [Range<u64>; 2],
+    /// What readers of its sizes have counted so far.
+    pub(super) surveys: super::maps::Surveys,
     /// Children that are made and that nobody else knows yet.
     pub(super) copies: Vec<Weak<AddressSpace>>,
     zero: PhysAddr,
@@ -154,6 +158,26 @@ pub struct AddressSpace {
     sites: Once<Arc<Sites>>,
     /// What others keep with it and what ends with it.
     attached: Once<Arc<dyn Any + Send + Sync>>,
+}
+
+/// Areas that are let go of in one go when a space ends.
+const AREAS_AT_ONCE: usize = 64;
+
+impl Drop for AddressSpace {
+    /// Its areas go in turns where they are many, as its pages do (`base::memory`). Most programs have none
+    /// left by now.
+    fn drop(&mut self) {
+        let mut areas = core::mem::replace(&mut self.inner.get_mut().areas, AreaMap::new());
+        if areas.len() <= AREAS_AT_ONCE || !cfg!(target_os = "none") {
+            return;
+        }
+        // Without memory for the task they go at once.
+        let _ = task::spawn(CpuId::current(), async move {
+            while areas.drop_some(AREAS_AT_ONCE) {
+                task::yield_now().await;
+            }
+        });
+    }
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -195,6 +219,7 @@ impl AddressSpace {
                     owner: Owner::default(),
                     removed: Vec::new(),
                     in_motion: [0..0, 0..0],
+                    surveys: super::maps::Surveys::default(),
                     copies: Vec::new(),
                     zero: zero_frame().address(),
                 },

@@ -18,7 +18,10 @@ use abi::memory::aux;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::strings::StringList;
+use super::strings::{StringList, Turn};
+
+/// Bytes that are copied in one go.
+const PIECE: usize = 1 << 16;
 
 /// What the stack is made from.
 pub struct StackContents<'a> {
@@ -53,7 +56,7 @@ pub struct BuiltStack {
 ///
 /// # Errors
 /// `E2BIG` when it does not fit below `top`, `ENOMEM`.
-pub fn build(top: u64, contents: &StackContents) -> Result<BuiltStack, Errno> {
+pub async fn build(top: u64, contents: &StackContents<'_>) -> Result<BuiltStack, Errno> {
     let below = |from: u64, length: usize| from.checked_sub(length as u64).ok_or(Errno::E2BIG);
     let name = below(top, 8 + contents.file_name.len() + 1)?;
     let environment = below(name, contents.environment.bytes().len())?;
@@ -72,8 +75,8 @@ pub fn build(top: u64, contents: &StackContents) -> Result<BuiltStack, Errno> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
     push(&mut bytes, contents.arguments.len() as u64);
-    push_pointers(&mut bytes, arguments, contents.arguments);
-    push_pointers(&mut bytes, environment, contents.environment);
+    push_pointers(&mut bytes, arguments, contents.arguments).await;
+    push_pointers(&mut bytes, environment, contents.environment).await;
     let pointing = [(aux::RANDOM, random), (aux::EXECFN, name), (aux::PLATFORM, platform)];
     for (key, value) in contents.auxiliary.iter().chain(&pointing) {
         push(&mut bytes, *key);
@@ -82,16 +85,22 @@ pub fn build(top: u64, contents: &StackContents) -> Result<BuiltStack, Errno> {
     push(&mut bytes, aux::NULL);
     push(&mut bytes, 0);
 
-    let mut put = |address: u64, part: &[u8]| {
+    let parts = [
+        (random, contents.random.as_slice()),
+        (platform, contents.platform),
+        (arguments, contents.arguments.bytes()),
+        (environment, contents.environment.bytes()),
+        (name, contents.file_name),
+        (top, &[]),
+    ];
+    let mut turn = Turn::default();
+    for (address, part) in parts {
         bytes.resize((address - pointer) as usize, 0);
-        bytes.extend_from_slice(part);
-    };
-    put(random, &contents.random);
-    put(platform, contents.platform);
-    put(arguments, contents.arguments.bytes());
-    put(environment, contents.environment.bytes());
-    put(name, contents.file_name);
-    put(top, &[]);
+        for piece in part.chunks(PIECE) {
+            turn.string(piece.len()).await;
+            bytes.extend_from_slice(piece);
+        }
+    }
     Ok(BuiltStack {
         pointer,
         bytes,
@@ -104,9 +113,11 @@ fn push(bytes: &mut Vec<u8>, word: u64) {
     bytes.extend_from_slice(&word.to_le_bytes());
 }
 
-fn push_pointers(bytes: &mut Vec<u8>, start: u64, strings: &StringList) {
+async fn push_pointers(bytes: &mut Vec<u8>, start: u64, strings: &StringList) {
     let mut address = start;
+    let mut turn = Turn::default();
     for string in strings.iter() {
+        turn.string(string.len()).await;
         push(bytes, address);
         address += string.len() as u64;
     }
@@ -115,6 +126,7 @@ fn push_pointers(bytes: &mut Vec<u8>, start: u64, strings: &StringList) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::finish;
     use super::*;
 
     const TOP: u64 = 0x7fff_0000;
@@ -130,7 +142,7 @@ mod tests {
     }
 
     fn example(arguments: &[&[u8]]) -> BuiltStack {
-        build(
+        finish(build(
             TOP,
             &StackContents {
                 arguments: &StringList::from_slices(arguments).unwrap(),
@@ -140,7 +152,7 @@ mod tests {
                 random: [7; 16],
                 auxiliary: &[(aux::PAGESZ, 4096)],
             },
-        )
+        ))
         .unwrap()
     }
 
@@ -196,6 +208,6 @@ mod tests {
             random: [0; 16],
             auxiliary: &[],
         };
-        assert_eq!(build(4096, &contents).unwrap_err(), Errno::E2BIG);
+        assert_eq!(finish(build(4096, &contents)).unwrap_err(), Errno::E2BIG);
     }
 }

@@ -12,9 +12,27 @@ use super::user::UserMemory;
 
 /// Most bytes of one string, its zero byte included.
 pub const LONGEST_STRING: usize = 131_072;
-/// Bytes that are read before others have the core, and as how many a string counts beside its own.
+/// Bytes that are read or written before others have the core, and as how many a string counts beside its
+/// own.
 const TURN: usize = 1 << 20;
 const STRING_COST: usize = 256;
+
+/// How much of a list has been treated since others had the core.
+#[derive(Default)]
+pub(super) struct Turn {
+    spent: usize,
+}
+
+impl Turn {
+    /// A string of so many bytes is next.
+    pub(super) async fn string(&mut self, length: usize) {
+        if self.spent >= TURN {
+            self.spent = 0;
+            task::yield_now().await;
+        }
+        self.spent += length + STRING_COST;
+    }
+}
 /// What the limit never goes below.
 const LEAST_LIMIT: u64 = 131_072;
 /// What the limit never goes above: three quarters of the default stack.
@@ -97,19 +115,24 @@ impl StringList {
     ///
     /// # Errors
     /// Those of `push`.
-    pub fn for_interpreter(
+    pub async fn for_interpreter(
         &self,
         interpreter: &[u8],
         argument: Option<&[u8]>,
         script: &[u8],
     ) -> Result<StringList, Errno> {
         let mut list = StringList::new();
+        // One piece: growing it would copy what is there again and again.
+        let length = interpreter.len() + argument.map_or(0, <[u8]>::len) + script.len() + 3;
+        list.bytes.try_reserve(length + self.bytes.len()).map_err(|_| Errno::ENOMEM)?;
+        let mut turn = Turn::default();
         list.push(interpreter)?;
         if let Some(argument) = argument {
             list.push(argument)?;
         }
         list.push(script)?;
         for string in self.iter().skip(1) {
+            turn.string(string.len()).await;
             list.push(string)?;
         }
         Ok(list)
@@ -130,12 +153,8 @@ impl StringList {
             return Ok(list);
         }
         let mut at = address;
-        let mut read = 0;
+        let mut turn = Turn::default();
         loop {
-            if read >= TURN {
-                read = 0;
-                task::yield_now().await;
-            }
             let pointer: u64 = memory.read_value(at).await?;
             if pointer == 0 {
                 return Ok(list);
@@ -146,7 +165,7 @@ impl StringList {
                 other => other,
             })?;
             *budget = budget.checked_sub(string.len() as u64 + 9).ok_or(Errno::E2BIG)?;
-            read += string.len() + STRING_COST;
+            turn.string(string.len()).await;
             list.push(&string)?;
             at = at.checked_add(8).ok_or(Errno::EFAULT)?;
         }
@@ -155,6 +174,7 @@ impl StringList {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::finish as whole;
     use super::*;
 
     #[test]
@@ -168,9 +188,10 @@ mod tests {
     #[test]
     fn the_interpreter_takes_the_first_place() {
         let list = StringList::from_slices(&[b"zero", b"one"]).unwrap();
-        let result = list.for_interpreter(b"/bin/sh", Some(b"-e"), b"./s").unwrap();
+        let result = whole(list.for_interpreter(b"/bin/sh", Some(b"-e"), b"./s")).unwrap();
         assert_eq!(result.bytes(), b"/bin/sh\0-e\0./s\0one\0");
-        let empty = StringList::new().for_interpreter(b"/bin/sh", None, b"./s").unwrap();
+        let none = StringList::new();
+        let empty = whole(none.for_interpreter(b"/bin/sh", None, b"./s")).unwrap();
         assert_eq!(empty.bytes(), b"/bin/sh\0./s\0");
     }
 

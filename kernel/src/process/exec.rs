@@ -301,7 +301,7 @@ async fn execute(
     program.space.set_dumpable(finder.is_dumpable(&decision.credentials));
 
     end_other_threads(thread).await?;
-    own_files(thread)?;
+    own_files(thread).await?;
     posted::leave(thread).await;
     drop(user_memory);
     // The loop that runs the thread keeps the space that it ran in.
@@ -349,11 +349,11 @@ async fn end_other_threads(thread: &Arc<Thread>) -> Result<(), Errno> {
 }
 
 /// Gives the thread a file table that it shares with nobody.
-fn own_files(thread: &Arc<Thread>) -> Result<(), Errno> {
+async fn own_files(thread: &Arc<Thread>) -> Result<(), Errno> {
     let files = thread.files();
     // One is the thread's own, one is ours.
     if Arc::strong_count(&files) > 2 {
-        let own = files.duplicate()?;
+        let own = files.duplicate_in_turns(u32::MAX).await?;
         drop(thread.set_files(Arc::new(own)));
     }
     Ok(())

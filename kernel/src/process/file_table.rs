@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
 use base::sync::{Mutex, rank};
+use base::task;
 use fs::{NodeKind, OpenFile};
 
 /// Most descriptors of a table, whatever the limits say (as `/proc/sys/fs/nr_open`).
@@ -27,6 +28,12 @@ const FIRST_CAPACITY: usize = 64;
 
 /// Descriptors that are closed before others have the core.
 const CLOSED_AT_ONCE: usize = 256;
+
+/// Descriptors that are copied before others have the core, and to how many a table is copied in one go.
+const COPIED_AT_ONCE: usize = 4096;
+/// How often the copy of a large table begins again because somebody has changed it. After that it is copied
+/// in one go.
+const COPY_ATTEMPTS: usize = 4;
 
 /// Which descriptors are closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +65,8 @@ struct Inner {
     lowest_free: usize,
     /// How many are open.
     open_count: usize,
+    /// Grows with every change.
+    changes: u64,
 }
 
 /// A descriptor that is taken but not open yet. Gives it back when dropped.
@@ -163,6 +172,7 @@ impl Inner {
     }
 
     fn install(&mut self, index: usize, file: Arc<OpenFile>) {
+        self.changes += 1;
         if let Some(entry) = self.files.get_mut(index) {
             *entry = Some(file);
             self.open_count += 1;
@@ -171,6 +181,7 @@ impl Inner {
 
     /// Makes a descriptor free and hands out its file.
     fn release(&mut self, index: usize) -> Option<Arc<OpenFile>> {
+        self.changes += 1;
         let file = self.files.get_mut(index).and_then(Option::take);
         if file.is_some() {
             self.open_count -= 1;
@@ -376,6 +387,65 @@ impl FileTable {
     /// A copy for a new process: the same open files under the same descriptors.
     pub fn duplicate(&self) -> Result<FileTable, Errno> {
         self.duplicate_below(u32::MAX)
+    }
+
+    /// As `duplicate_below`, in turns where there are many. The copy is what the table was at one moment: it
+    /// begins again when somebody has changed the table meanwhile.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub async fn duplicate_in_turns(&self, end: u32) -> Result<FileTable, Errno> {
+        for _ in 0..COPY_ATTEMPTS {
+            if self.capacity().min(end as usize) <= COPIED_AT_ONCE {
+                break;
+            }
+            let mut copy = Inner::default();
+            let begun = self.inner.lock().changes;
+            let is_whole = loop {
+                if self.copy_part(&mut copy, end as usize, begun)? {
+                    break copy.changes == begun;
+                }
+                task::yield_now().await;
+            };
+            if is_whole {
+                return Ok(FileTable::with(copy));
+            }
+            while copy.files.len() > COPIED_AT_ONCE {
+                copy.files.truncate(copy.files.len() - COPIED_AT_ONCE);
+                task::yield_now().await;
+            }
+        }
+        self.duplicate_below(end)
+    }
+
+    /// Copies descriptors below `end` from where `copy` ends. True when nothing is left to do: either all are
+    /// there and `copy.changes` is `begun`, or the table has changed since then.
+    fn copy_part(&self, copy: &mut Inner, end: usize, begun: u64) -> Result<bool, Errno> {
+        let inner = self.inner.lock();
+        copy.changes = inner.changes;
+        if inner.changes != begun {
+            return Ok(true);
+        }
+        let end = inner.files.len().min(end.next_multiple_of(WORD_BITS));
+        let first = copy.files.len();
+        let stop = end.min(first + COPIED_AT_ONCE);
+        copy.files.try_reserve_exact(end - first).map_err(|_| Errno::ENOMEM)?;
+        let words = end.div_ceil(WORD_BITS) - copy.taken.len();
+        copy.taken.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
+        copy.close_on_exec.try_reserve_exact(words).map_err(|_| Errno::ENOMEM)?;
+        let part = inner.files.get(first..stop).unwrap_or_default();
+        for (index, files) in (first / WORD_BITS..).zip(part.chunks(WORD_BITS)) {
+            let mut taken = 0;
+            for (at, file) in (0..).zip(files) {
+                // A descriptor that is only reserved is free in the copy.
+                taken |= u64::from(file.is_some()) << at;
+                copy.files.push(file.clone());
+            }
+            copy.open_count += taken.count_ones() as usize;
+            copy.taken.push(taken);
+            copy.close_on_exec.push(taken & inner.close_on_exec.get(index).copied().unwrap_or(0));
+        }
+        Ok(copy.files.len() >= end)
     }
 
     /// A copy of the descriptors below `end` (`close_range` with `CLOSE_RANGE_UNSHARE`).

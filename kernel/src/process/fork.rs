@@ -22,6 +22,7 @@ use base::wait::WaitQueue;
 use hal::UserContext as _;
 
 use super::exit;
+use super::file_table::{Closed, FileTable};
 use super::ids::{Pid, Tid};
 use super::limits::Resource;
 use super::pidfd::ProcessFile;
@@ -132,7 +133,12 @@ pub async fn clone_thread(
 
     let copy = if request.has(CLONE_VM) { None } else { Some(copy_memory(call, tid).await?) };
     let gate = request.has(CLONE_VFORK).then(|| Arc::new(VforkGate::new()));
-    let child = make_thread(parent, tid, &request, copy.clone(), gate.clone())?;
+    let files = if request.has(CLONE_FILES) {
+        None
+    } else {
+        Some(Arc::new(parent.files().duplicate_in_turns(u32::MAX).await?))
+    };
+    let child = make_thread(parent, tid, &request, copy.clone(), files.clone(), gate.clone())?;
     child.placement.store(parent.placement.load(Ordering::Relaxed), Ordering::Relaxed);
     let descriptor = if request.has(CLONE_PIDFD) {
         let limit = parent.process.limits.soft(Resource::Files);
@@ -152,7 +158,14 @@ pub async fn clone_thread(
         registers.set_thread_pointer(request.tls);
     }
 
-    publish(parent, &child, number, &request)?;
+    if let Err(error) = publish(parent, &child, number, &request) {
+        drop(child);
+        if let Some(files) = files {
+            exit::close_in_turns(&files, Closed::All).await;
+        }
+        return Err(error);
+    }
+    drop(files);
     if let Some(copy) = copy {
         parent.space().forget_copy(&copy);
     }
@@ -241,12 +254,14 @@ fn duplicate(context: &mut UserContext) -> UserContext {
 
 /// Makes the thread, and its process unless it belongs to the parent's. Nothing knows of it yet.
 ///
-/// `copy` is the child's memory if it does not share the parent's.
+/// `copy` is the child's memory if it does not share the parent's, `files` its descriptors likewise (`None`: they
+/// are copied here).
 pub(super) fn make_thread(
     parent: &Arc<Thread>,
     tid: Tid,
     request: &CloneRequest,
     copy: Option<Arc<AddressSpace>>,
+    files: Option<Arc<FileTable>>,
     gate: Option<Arc<VforkGate>>,
 ) -> Result<Arc<Thread>, Errno> {
     let mut resources = parent.resources();
@@ -258,7 +273,10 @@ pub(super) fn make_thread(
         resources.credentials = Arc::new(credentials);
     }
     if !request.has(CLONE_FILES) {
-        resources.files = Arc::new(resources.files.duplicate()?);
+        resources.files = match files {
+            Some(files) => files,
+            None => Arc::new(resources.files.duplicate()?),
+        };
     }
     if !request.has(CLONE_FS) {
         resources.directory = Arc::new(resources.directory.duplicate());

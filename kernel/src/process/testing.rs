@@ -75,7 +75,7 @@ pub fn child(parent: &Arc<Thread>, flags: u64) -> Arc<Thread> {
     let number = table::lock().reserve_number(0, u64::MAX).unwrap();
     let is_copy = flags & abi::process::CLONE_VM == 0;
     let copy = is_copy.then(|| parent.space().fork().unwrap());
-    let child = fork::make_thread(parent, Tid(number.get()), &request, copy, None).unwrap();
+    let child = fork::make_thread(parent, Tid(number.get()), &request, copy, None, None).unwrap();
     fork::publish(parent, &child, number, &request).unwrap();
     child
 }

@@ -111,7 +111,7 @@ fn a_thread_is_refused_when_its_process_ends() {
         flags: CLONE_THREAD | CLONE_SIGHAND | CLONE_VM,
         ..Default::default()
     };
-    let thread = super::fork::make_thread(&parent, tid, &request, None, None).unwrap();
+    let thread = super::fork::make_thread(&parent, tid, &request, None, None, None).unwrap();
     let result = super::fork::publish(&parent, &thread, number, &request);
     assert_eq!(result, Err(Errno::ERESTARTNOINTR));
     assert!(table::thread(tid).is_none());

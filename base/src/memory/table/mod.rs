@@ -25,6 +25,8 @@ mod user_bytes;
 
 use super::allocator::frames;
 use super::{Frame, OutOfMemory};
+use crate::cpu::CpuId;
+use crate::task;
 use crate::user::{SpaceHandle, invalidate};
 
 use spare::SpareTables;
@@ -170,33 +172,72 @@ fn table_entry(frame: PhysAddr) -> u64 {
     Machine::encode_entry(entry, false)
 }
 
-/// Frees all tables under a root, the root, and what they map.
+/// Pages and tables that are freed in one go.
+const FREED_AT_ONCE: usize = 512;
+
+/// Frees all tables under a root, the root, and what they map: the first part at once, the rest by a task,
+/// in turns.
 ///
 /// # Safety
 /// No core has the root loaded, and no `PageTable` with it exists.
 pub(crate) unsafe fn free_tables(root: PhysAddr) {
-    let users = index(Machine::USER_END - 1, TOP) + 1;
-    // SAFETY: the tables under a root belong to it; each is visited once.
-    unsafe { free_level(root, TOP, users) };
+    // SAFETY: by the caller's promise, now and in the task: nobody else knows the root.
+    if unsafe { free_part(root) } {
+        return;
+    }
+    // The host has nobody to run the task.
+    let is_left_to_task = cfg!(target_os = "none")
+        && task::spawn(CpuId::current(), async move {
+            // SAFETY: as above.
+            while !unsafe { free_part(root) } {
+                task::yield_now().await;
+            }
+        })
+        .is_ok();
+    // SAFETY: as above.
+    while !is_left_to_task && !unsafe { free_part(root) } {}
 }
 
+/// Frees a part of what is under a root; true when all is freed, and the root too.
+///
 /// # Safety
-/// As for `free_tables`, for one table of `level` and its first `count` entries.
-unsafe fn free_level(table: PhysAddr, level: u32, count: usize) {
+/// As for `free_tables`.
+unsafe fn free_part(root: PhysAddr) -> bool {
+    let users = index(Machine::USER_END - 1, TOP) + 1;
+    let mut left = FREED_AT_ONCE;
+    // SAFETY: the tables under a root belong to it; what is freed is taken out of them.
+    let is_empty = unsafe { free_level(root, TOP, users, &mut left) };
+    if is_empty {
+        // SAFETY: the root was made from a frame, and is not used any more.
+        drop(unsafe { Frame::from_address(root) });
+    }
+    is_empty
+}
+
+/// Takes out and frees what is below one table of `level`, in its first `count` entries, until `left` is used
+/// up. True when nothing is below it any more.
+///
+/// # Safety
+/// As for `free_tables`.
+unsafe fn free_level(table: PhysAddr, level: u32, count: usize, left: &mut usize) -> bool {
     // SAFETY: the table is alive until the end of this function.
     let used = &unsafe { entries(table) }[..count.min(ENTRIES)];
-    for_occupied(used, 0, |_, entry| {
-        let Some(frame) = Machine::entry_frame(entry.load(Ordering::Relaxed)) else { return };
-        if level == 0 {
-            // SAFETY: a present leaf entry owns a reference.
-            drop(unsafe { Frame::from_address(frame) });
-        } else {
-            // SAFETY: by the caller's promise.
-            unsafe { free_level(frame, level - 1, ENTRIES) };
+    let stopped = find_occupied(used, 0, |_, entry| {
+        if *left == 0 {
+            return Some(());
         }
+        let frame = Machine::entry_frame(entry.load(Ordering::Relaxed))?;
+        // SAFETY: by the caller's promise.
+        if level > 0 && !unsafe { free_level(frame, level - 1, ENTRIES, left) } {
+            return Some(());
+        }
+        entry.store(0, Ordering::Relaxed);
+        *left = left.saturating_sub(1);
+        // SAFETY: a present leaf entry owns a reference, and an empty table is not used any more.
+        drop(unsafe { Frame::from_address(frame) });
+        None
     });
-    // SAFETY: tables were made from frames, and this one is not used any more.
-    drop(unsafe { Frame::from_address(table) });
+    stopped.is_none()
 }
 
 impl PageTable {

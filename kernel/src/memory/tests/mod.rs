@@ -17,7 +17,7 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
 /// Runs a future that has nothing to wait for.
-fn finish<F: Future>(future: F) -> F::Output {
+pub(super) fn finish<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("nothing here may wait"),

@@ -50,10 +50,10 @@ pub(super) fn sizes(inside: &Resources, cursor: u64) -> Result<Part, Errno> {
 }
 
 /// `smaps_rollup`
-pub(super) fn sum_of_sizes(inside: &Resources, _: u64) -> Result<Part, Errno> {
+pub(super) fn sum_of_sizes(inside: &Resources, cursor: u64) -> Result<Part, Errno> {
     let mut text = Vec::new();
-    inside.space.sizes_of_all(&mut text);
-    Ok(Part { text, next: None })
+    let next = inside.space.sizes_of_all(cursor, &mut text)?;
+    Ok(Part { text, next })
 }
 
 /// `pagemap`: a word for each page.

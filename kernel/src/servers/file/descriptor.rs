@@ -182,7 +182,7 @@ pub async fn close_range(call: &Call) -> SysResult {
     if flags & CLOSE_RANGE_UNSHARE != 0 {
         // What is closed anyway need not be copied.
         let end = if marks || last < i32::MAX.unsigned_abs() { u32::MAX } else { first };
-        files = Arc::new(files.duplicate_below(end)?);
+        files = Arc::new(files.duplicate_in_turns(end).await?);
         drop(call.thread.set_files(files.clone()));
     }
     if marks {

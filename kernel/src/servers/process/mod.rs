@@ -78,7 +78,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::prctl => control::prctl(call).await,
         number::seccomp => seccomp::seccomp(call).await,
         number::personality => control::personality(call),
-        number::unshare => unshare(call),
+        number::unshare => unshare(call).await,
         number::setns => setns(call),
         number::acct => crate::servers::file::acct(call).await,
         number::kcmp => compare::kcmp(call),
@@ -178,7 +178,7 @@ async fn arch_prctl(call: &Call, context: &mut UserContext) -> SysResult {
     }
 }
 
-fn unshare(call: &Call) -> SysResult {
+async fn unshare(call: &Call) -> SysResult {
     let flags = call.argument(0);
     // Nothing to be done by a thread that is alone, impossible to another.
     let alone = CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
@@ -194,7 +194,7 @@ fn unshare(call: &Call) -> SysResult {
         crate::ipc::undo::leave(&call.thread);
     }
     if flags & CLONE_FILES != 0 {
-        let own = call.thread.files().duplicate()?;
+        let own = call.thread.files().duplicate_in_turns(u32::MAX).await?;
         drop(call.thread.set_files(Arc::new(own)));
     }
     if flags & CLONE_FS != 0 {
