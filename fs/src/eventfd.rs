@@ -91,7 +91,7 @@ impl File for EventCounter {
     }
 
     fn write(&self, _: u64, source: &mut dyn Source, _: Transfer) -> Result<usize, Errno> {
-        if source.remaining() < RECORD {
+        if source.remaining() != RECORD {
             return Err(Errno::EINVAL);
         }
         let mut count = self.count.lock();

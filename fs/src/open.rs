@@ -82,7 +82,8 @@ pub fn open(
         if last != Last::Name {
             // A link may lead straight to a file (`/dev/stdout`); all else without a name is a directory.
             if creates && walker.at().inode.kind() == NodeKind::Directory {
-                return Err(Errno::EISDIR);
+                let is_new = flags.contains(OpenFlags::EXCL);
+                return Err(if is_new { Errno::EEXIST } else { Errno::EISDIR });
             }
             if last == Last::DotDot {
                 walker.go_up()?;

@@ -220,6 +220,10 @@ impl OpenFile {
             *self.position.lock() = position.saturating_add(count as u64);
             return Ok(count);
         }
+        if appends && source.remaining() == 0 {
+            // The position stays where it is.
+            return Ok(0);
+        }
         let mut position = self.position.lock();
         let (start, count) = if appends {
             self.file.append(source, transfer)?

@@ -70,10 +70,6 @@ impl AddressSpace {
             let old_end = request.address.saturating_add(request.old_length);
             sites.give_back(self, request.address..old_end);
         }
-        let inner = self.lock();
-        if inner.areas.find(request.address).is_none() {
-            return Err(Errno::EFAULT);
-        }
         let old_end = request.address.checked_add(request.old_length).ok_or(Errno::EINVAL)?;
         let fixed = match request.movement {
             Move::To(address) => {
@@ -94,6 +90,10 @@ impl AddressSpace {
             }
             _ => 0..0,
         };
+        let inner = self.lock();
+        if inner.areas.find(request.address).is_none() {
+            return Err(Errno::EFAULT);
+        }
         if request.is_forced() && inner.areas.len() + 2 >= MOST_AREAS {
             return Err(Errno::ENOMEM);
         }

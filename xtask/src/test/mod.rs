@@ -11,6 +11,7 @@
 //! | run | what callers of `ferry run` rely on |
 //! | page | results in a real browser, where one is installed |
 //! | model | the model of caches and TLBs, on programs whose counts are known on paper |
+//! | differential | random sequences of calls, whose results must be those of this machine's Linux |
 //! | fuzz | misuse of posted calls on one core and two, and all calls by ordinary users, beside an honest program |
 //! | stress | two minutes of everything at once, and no leak |
 //!
@@ -21,6 +22,7 @@ mod block_devices;
 mod boot;
 mod browser;
 mod cargo_tests;
+mod differential;
 mod disk;
 mod ext4;
 mod faults;
@@ -51,7 +53,7 @@ use report::{Case, Filter, Report};
 /// Stages in the order in which they run.
 const STAGES: &[&str] = &[
     "host", "loom", "miri", "syscall", "library", "shell", "run", "disk", "page", "model", "fuzz",
-    "stress",
+    "differential", "stress",
 ];
 
 /// Folders of running tests are called this, followed by the number of their process.
@@ -60,7 +62,7 @@ const WORK_PREFIX: &str = "test-";
 /// Run the tests; the last line counts what passed and what failed.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Stages: host, loom, miri, syscall, library, shell, run, page, model, fuzz,\n        stress.\n\n\
+    after_help = "Stages: host, loom, miri, syscall, library, shell, run, page, model, fuzz,\n        differential, stress.\n\n\
     Examples:\n  ferry test\n  ferry test host run/terminal\n  ferry test syscall/2-remote/musl/signal\n  \
     ferry test fuzz/calls/2-posted --fuzz-seconds 900"
 )]
@@ -77,6 +79,9 @@ pub struct Arguments {
     /// Let each fuzzer run for so long in each configuration.
     #[arg(long, value_name = "N")]
     fuzz_seconds: Option<u64>,
+    /// Let the differential fuzzer begin with this number.
+    #[arg(long, value_name = "N")]
+    fuzz_seed: Option<u64>,
 }
 
 /// What all stages work with.
@@ -86,6 +91,7 @@ pub struct Bench {
     ferry: Ferry,
     builds_kernel: bool,
     fuzz_seconds: Option<u64>,
+    fuzz_seed: Option<u64>,
     is_all: bool,
 }
 
@@ -118,6 +124,7 @@ pub fn run(root: &Path, arguments: &Arguments) -> Result<bool> {
         work,
         builds_kernel: arguments.kernel.is_none(),
         fuzz_seconds: arguments.fuzz_seconds,
+        fuzz_seed: arguments.fuzz_seed,
         is_all: arguments.all,
     };
     let mut report = Report::new();
@@ -155,7 +162,7 @@ fn group_of(case: &str) -> String {
         ["fuzz" | "model", group, rest @ ..] if rest.len() > 1 => {
             format!("{}/{group}/{}", parts[0], rest[..rest.len() - 1].join("/"))
         }
-        ["fuzz" | "model" | "library", group, _] => format!("{}/{group}", parts[0]),
+        ["fuzz" | "model" | "library" | "differential", group, _] => format!("{}/{group}", parts[0]),
         ["host" | "loom" | "stress" | "miri", ..] => parts[0].to_string(),
         _ => case.to_string(),
     }
@@ -176,7 +183,15 @@ fn remove_leftovers(root: &Path) {
 fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
     if matches!(
         stage,
-        "syscall" | "library" | "shell" | "run" | "disk" | "model" | "fuzz" | "stress"
+        "syscall"
+            | "library"
+            | "shell"
+            | "run"
+            | "disk"
+            | "model"
+            | "fuzz"
+            | "differential"
+            | "stress"
     ) {
         bench.prepare(report)?;
     }
@@ -195,6 +210,7 @@ fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -
         "page" => page::run(bench, filter, report),
         "model" => model::run(bench, filter, report),
         "fuzz" => fuzz::run(bench, filter, report),
+        "differential" => differential::run(bench, filter, report),
         _ => stress::run(bench, report),
     }
 }

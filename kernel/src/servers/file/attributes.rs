@@ -92,14 +92,15 @@ fn new_time(time: FileTime) -> Result<NewTime, Errno> {
 pub async fn utimensat(call: &Call) -> SysResult {
     let user = call.user();
     let address = call.argument(2);
-    let (accessed, modified) = if address == 0 {
-        (NewTime::Now, NewTime::Now)
+    // What is wrong with the times is said when the file has been found.
+    let times = if address == 0 {
+        Ok((NewTime::Now, NewTime::Now))
     } else {
         let [accessed, modified]: [FileTime; 2] = user.read_value(address).await?;
         if (accessed.nanoseconds, modified.nanoseconds) == (UTIME_OMIT, UTIME_OMIT) {
             return Ok(0);
         }
-        (new_time(accessed)?, new_time(modified)?)
+        new_time(accessed).and_then(|accessed| Ok((accessed, new_time(modified)?)))
     };
     let flags = AtFlags::from_bits(call.unsigned(3)).ok_or(Errno::EINVAL)?;
     // Without a path the times are those of the descriptor's file.
@@ -108,6 +109,7 @@ pub async fn utimensat(call: &Call) -> SysResult {
             return Err(Errno::EINVAL);
         }
         let file = usable(call, 0)?;
+        let (accessed, modified) = times?;
         tree::change_times(file.location(), &call.thread.identity(), accessed, modified)?;
         return Ok(0);
     }
@@ -119,6 +121,7 @@ pub async fn utimensat(call: &Call) -> SysResult {
     let may_be_empty = flags.contains(AtFlags::EMPTY_PATH) && call.argument(1) != 0;
     let (location, identity) =
         resolve_or_itself(call, call.int(0), 1, follow, may_be_empty).await?;
+    let (accessed, modified) = times?;
     tree::change_times(&location, &identity, accessed, modified)?;
     Ok(0)
 }

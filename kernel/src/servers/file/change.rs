@@ -145,6 +145,10 @@ pub async fn rename(call: &Call) -> SysResult {
 
 pub async fn renameat(call: &Call, flags: u32) -> SysResult {
     let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+    let others = RenameFlags::NOREPLACE | RenameFlags::WHITEOUT;
+    if flags.contains(RenameFlags::EXCHANGE) && flags.intersects(others) {
+        return Err(Errno::EINVAL);
+    }
     move_name(call, (call.int(0), 1), (call.int(2), 3), flags).await
 }
 

@@ -301,8 +301,9 @@ pub async fn ioctl(call: &Call) -> SysResult {
             return Ok(0);
         }
         FIONREAD if file.inode().kind() == NodeKind::Regular => {
-            let left = file.inode().metadata().size.saturating_sub(file.position());
-            let left = i32::try_from(left).unwrap_or(i32::MAX);
+            // Less than none behind the end.
+            let left = file.inode().metadata().size.wrapping_sub(file.position()).cast_signed();
+            let left = left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
             user.write_value(argument, &left).await?;
             return Ok(0);
         }

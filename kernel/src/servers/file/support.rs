@@ -205,10 +205,11 @@ pub async fn ready(
     ready_in_turn(call, file, events, deadline_ns, &mut Turn::new()).await
 }
 
-/// Sends a signal that the call itself causes (`SIGPIPE`, `SIGXFSZ`).
+/// Sends a signal that the call itself causes (`SIGPIPE`, `SIGXFSZ`): as if the caller had sent it.
 pub fn raise(call: &Call, signal: Signal) {
     // A full queue of pending signals loses it, as on Linux.
-    let _ = signal::send_to_thread(&call.thread, SignalInfo::kernel(signal));
+    let (process, user) = (call.process().pid.0, call.thread.credentials().user.real);
+    let _ = signal::send_to_thread(&call.thread, SignalInfo::kill(signal, process, user));
 }
 
 /// Who writes to a program takes its set-user-ID and set-group-ID bits away.
