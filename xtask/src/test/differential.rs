@@ -1,5 +1,6 @@
 //! The differential fuzzer of tests/differential: random sequences of calls on Ferry, then the same ones on this machine's
-//! Linux. Each round has a number that says all that came of it, and the two must be equal.
+//! Linux. Each round has a number that says all that came of it, and the two must be equal. It runs when it is asked
+//! for by name.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -12,7 +13,7 @@ use super::boot::{CONFIGURATIONS, Configuration};
 use super::report::{Case, Filter, Report};
 use crate::process;
 
-/// Rounds of `ferry test`, always the same ones: what it says does not depend on how fast the machine is.
+/// Rounds without `--fuzz-seconds`, always the same ones.
 const ROUNDS: u64 = 150;
 /// What they may take in the guest, and what starting and ending take beyond the time that is asked for.
 const MARGIN: Duration = Duration::from_secs(150);
@@ -23,6 +24,9 @@ const NAMED: usize = 8;
 
 /// Runs the stage.
 pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
+    if !filter.names.iter().any(|name| name.starts_with("differential")) {
+        return Ok(());
+    }
     super::syscall::build(bench)?;
     for configuration in CONFIGURATIONS {
         let name = configuration.name();
