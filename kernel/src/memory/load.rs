@@ -124,8 +124,10 @@ pub async fn load_program(
         if depth > MOST_INTERPRETERS {
             return Err(Errno::ELOOP);
         }
-        request.arguments =
-            request.arguments.for_interpreter(line.interpreter, line.argument, &request.path).await?;
+        request.arguments = request
+            .arguments
+            .for_interpreter(line.interpreter, line.argument, &request.path)
+            .await?;
         let interpreter = line.interpreter.to_vec();
         request.file = lookup.open(&interpreter).await?;
         request.path = interpreter;

@@ -85,7 +85,13 @@ impl Surveys {
         self.under_way.iter().find(is_it).map(|survey| (survey.first, survey.sizes))
     }
 
-    fn note(&mut self, cursor: u64, is_of_all: bool, first: u64, sizes: Sizes) -> Result<(), Errno> {
+    fn note(
+        &mut self,
+        cursor: u64,
+        is_of_all: bool,
+        first: u64,
+        sizes: Sizes,
+    ) -> Result<(), Errno> {
         let survey = Survey { cursor, is_of_all, first, sizes };
         let is_it = |known: &&mut Survey| known.cursor == cursor && known.is_of_all == is_of_all;
         if let Some(known) = self.under_way.iter_mut().find(is_it) {
@@ -185,7 +191,8 @@ impl AddressSpace {
                 return Ok(Some(start));
             }
             let known = if start < cursor { inner.surveys.find(cursor, false) } else { None };
-            let (from, mut sizes) = known.map_or((start, Sizes::default()), |(_, sizes)| (cursor, sizes));
+            let (from, mut sizes) =
+                known.map_or((start, Sizes::default()), |(_, sizes)| (cursor, sizes));
             let next = inner.survey(from, area, &mut sizes, &mut left);
             if next < area.end {
                 cut = Some((next, start, sizes));

@@ -102,6 +102,9 @@ mod tests {
     #[test]
     fn rounds_are_known_by_their_numbers() {
         let known = rounds("round 0 ab 3\r\nelse\nround 12 cd 4\ndifferential done 2\n");
-        assert_eq!(known.into_iter().collect::<Vec<_>>(), [(0, "ab 3".into()), (12, "cd 4".into())]);
+        assert_eq!(
+            known.into_iter().collect::<Vec<_>>(),
+            [(0, "ab 3".into()), (12, "cd 4".into())]
+        );
     }
 }

@@ -52,8 +52,19 @@ use report::{Case, Filter, Report};
 
 /// Stages in the order in which they run.
 const STAGES: &[&str] = &[
-    "host", "loom", "miri", "syscall", "library", "shell", "run", "disk", "page", "model", "fuzz",
-    "differential", "stress",
+    "host",
+    "loom",
+    "miri",
+    "syscall",
+    "library",
+    "shell",
+    "run",
+    "disk",
+    "page",
+    "model",
+    "fuzz",
+    "differential",
+    "stress",
 ];
 
 /// Folders of running tests are called this, followed by the number of their process.
@@ -162,7 +173,9 @@ fn group_of(case: &str) -> String {
         ["fuzz" | "model", group, rest @ ..] if rest.len() > 1 => {
             format!("{}/{group}/{}", parts[0], rest[..rest.len() - 1].join("/"))
         }
-        ["fuzz" | "model" | "library" | "differential", group, _] => format!("{}/{group}", parts[0]),
+        ["fuzz" | "model" | "library" | "differential", group, _] => {
+            format!("{}/{group}", parts[0])
+        }
         ["host" | "loom" | "stress" | "miri", ..] => parts[0].to_string(),
         _ => case.to_string(),
     }

@@ -172,7 +172,9 @@ fn programs(directory: &Path) -> Result<Vec<String>> {
             .with_context(|| format!("cannot list {}", directory.display()))?;
         for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if !matches!(name.as_str(), "stress" | "fuzz" | "differential") && !name.ends_with(".new") {
+            if !matches!(name.as_str(), "stress" | "fuzz" | "differential")
+                && !name.ends_with(".new")
+            {
                 names.push(format!("{library}/{name}"));
             }
         }
