@@ -97,7 +97,7 @@ impl Presence {
         let loaded = self.root.load(Ordering::Relaxed);
         let known = self.generation.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        let is_stable = loads % 2 == 0 && self.loads.load(Ordering::Relaxed) == loads;
+        let is_stable = loads.is_multiple_of(2) && self.loads.load(Ordering::Relaxed) == loads;
         is_stable && (loaded != root || known >= generation)
     }
 
