@@ -224,10 +224,10 @@ fn tables_of_empty_ranges_are_given_back() {
     for round in 0..50_u64 {
         // 64 leaf tables, and ranges that have upper tables of their own.
         for at in 0..64 {
-            let place = page((round + 1) << 18 | at * 512);
+            let place = page(((round + 1) << 18) + at * 512);
             table.map(place, filled(2), WRITE).unwrap();
         }
-        let range = page((round + 1) << 18)..page((round + 1) << 18 | 64 * 512);
+        let range = page((round + 1) << 18)..page(((round + 1) << 18) + 64 * 512);
         table.trim(range.clone(), page(1)..ALL.end);
         assert_eq!(table.count(range.clone()), 64, "tables with pages stay");
         assert_eq!(table.unmap_range(range.clone()), 64);

@@ -114,7 +114,7 @@ fn ranges_are_reserved_punched_zeroed_cut_out_and_inserted() {
         assert_eq!(read(&file, 0, 1 << 20).await, model);
         assert_eq!(seek(&file, 0, true).await, Ok(3 * PAGE));
         let data = seek(&file, 3 * PAGE, false).await.unwrap();
-        assert!(data >= 6 * PAGE && data < 7 * PAGE);
+        assert!((6 * PAGE..7 * PAGE).contains(&data));
         allocate(&file, AllocateFlags::ZERO_RANGE, 10 * PAGE + 1, 2 * PAGE).await.unwrap();
         model[(10 * PAGE + 1) as usize..(12 * PAGE + 1) as usize].fill(0);
         assert_eq!(read(&file, 0, 1 << 20).await, model);
