@@ -8,6 +8,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/ptrace.h>
 #include <sys/uio.h>
 
 enum { USER = 1000, STRANGER = 1001 };
@@ -411,6 +412,58 @@ CASE(who_shares_directories_gains_no_rights)
               "# 1000 1000 1000 secure 1 dumpable 1 personality 0\nok show_rights\n");
     CHECK_STR(output_of("setuid", "show_rights", 0, 0),
               "# 1000 0 0 secure 1 dumpable 0 personality 0\nok show_rights\n");
+}
+
+CASE(who_is_traced_gains_no_rights)
+{
+    char *words[] = {"setuid", "--no-fork", "show_rights", NULL};
+    char text[256] = "";
+    int ends[2], status;
+    scratch();
+    copy_program("setuid", 0, 04755);
+    CHECK_OK(pipe(ends));
+    AS (USER, NO_CAPABILITIES) {
+        pid_t child = fork_or_fail();
+        if (child == 0) {
+            dup2(ends[1], 1);
+            ptrace(PTRACE_TRACEME, 0, 0, 0);
+            execve("setuid", words, no_words);
+            _exit(errno);
+        }
+        /* The stop of the new program. */
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+        CHECK_OK(ptrace(PTRACE_DETACH, child, 0, 0));
+        CHECK_EXITED(child, 0);
+    }
+    CHECK(read(ends[0], text, sizeof text - 1) > 0);
+    CHECK_STR(text, "# 1000 1000 1000 secure 1 dumpable 1 personality 0\nok show_rights\n");
+}
+
+CASE(who_may_more_is_not_traced_by_who_may_less)
+{
+    AS (USER, NO_CAPABILITIES) {
+        CHECK_ERRNO(ptrace(PTRACE_ATTACH, getppid(), 0, 0), EPERM);
+    }
+    int go[2];
+    char byte;
+    CHECK_OK(pipe(go));
+    pid_t parent = fork_or_fail();
+    if (parent == 0) {
+        pid_t child = fork_or_fail();
+        if (child == 0) {
+            CHECK_EQ(read(go[0], &byte, 1), 1);
+            errno = 0;
+            long answer = ptrace(PTRACE_TRACEME, 0, 0, 0);
+            _exit(answer == -1 && errno == EPERM ? 0 : 1);
+        }
+        act_as(USER, NO_CAPABILITIES);
+        CHECK_EQ(write(go[1], "x", 1), 1);
+        int status;
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+    }
+    CHECK_EXITED(parent, 0);
 }
 
 CASE(a_program_that_cannot_be_read_is_closed)

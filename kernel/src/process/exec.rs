@@ -29,7 +29,7 @@ use hal::UserContext as _;
 use super::credentials::{Credentials, SetIds};
 use super::file_table::Closed;
 use super::thread::Thread;
-use super::{exit, table};
+use super::{exit, table, tracing};
 use crate::call::{Call, SysResult};
 use crate::memory::{
     self, AddressSpace, FileSource, LimitValues, LoadRequest, PageSource, ProgramFile,
@@ -88,7 +88,7 @@ impl PageSource for ExecutedFile {
 /// what the one that is executed in the end may do.
 struct Finder<'a> {
     thread: &'a Thread,
-    /// Nobody else can change the root of the program.
+    /// Nobody else can change the root of the program, and nobody with fewer rights traces it.
     may_gain: bool,
     state: Mutex<Found>,
 }
@@ -270,7 +270,7 @@ async fn execute(
         own += usize::from(Arc::ptr_eq(&other.directory(), &directory_context));
     });
     let alone = directory_context.begin_execution(own);
-    let finder = Finder::new(thread, alone.is_some());
+    let finder = Finder::new(thread, alone.is_some() && !tracing::is_by_lesser(thread));
     let (location, shown) = find(&finder, call, directory, &path, flags)?;
     let file = finder.admit(location)?;
 
@@ -368,7 +368,8 @@ fn become_program(thread: &Arc<Thread>, space: Arc<AddressSpace>, decision: Deci
     thread.signals.after_exec();
     process.exit_signal.store(Signal::SIGCHLD.number(), Ordering::Relaxed);
     process.has_executed.store(true, Ordering::Relaxed);
-    if is_secure || thread.credentials().hides_from(&credentials) {
+    let gains = is_secure || thread.credentials().hides_from(&credentials);
+    if gains {
         thread.parent_death_signal.store(0, Ordering::Relaxed);
     }
     if is_secure {
@@ -379,6 +380,9 @@ fn become_program(thread: &Arc<Thread>, space: Arc<AddressSpace>, decision: Deci
     thread.has_left_locks.store(false, Ordering::Relaxed);
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let old_space = thread.become_program(space, credentials, name);
+    if gains {
+        tracing::after_gain(thread);
+    }
     process.set_executable(executable);
     thread.open_vfork_gate();
     drop(old_space);

@@ -11,6 +11,11 @@
 //! `Tracing`, which the tracer reads and changes there; what was changed is taken over when it goes on. A
 //! traced thread posts nothing: each of its calls traps, as if it were restricted (`seccomp`).
 //!
+//! A program whose tracer may not look into everything gains no rights by `execve`: what it would gain is left
+//! out when the program is found (`is_by_lesser`), and a tracer that came in between loses it when credentials and
+//! memory are replaced (`after_gain`). Who begins to trace looks at the credentials before and after, so that
+//! one of the two sees the other.
+//!
 //! Locks: the list of tracees of the tracer's process (`PROCESS`), then `TRACING` of the tracee, under which
 //! nobody is told or woken.
 //!
@@ -29,6 +34,8 @@ use abi::ptrace::{UserRegisters, option};
 use abi::signal::{CLD_TRAPPED, SA_NOCLDSTOP, SIG_IGN, Signal};
 use base::sync::{LockClass, Mutex, MutexGuard};
 
+use super::access::Observer;
+use super::credentials::Capability;
 use super::exit::describe;
 use super::ids::{Pid, Tid};
 use super::process::{Process, UsageSum};
@@ -127,6 +134,8 @@ pub struct TraceState {
 struct Tracer {
     thread: Tid,
     process: Weak<Process>,
+    /// It could look into everything when it began.
+    may_trace: bool,
 }
 
 /// The tracing of a thread.
@@ -269,19 +278,35 @@ pub fn ended(process: &Process, consume: bool, wanted: impl Fn(&Ended) -> bool) 
 /// `tracer` traces `tracee` from now on.
 ///
 /// # Errors
-/// `EPERM` when somebody does already; `ENOMEM`.
+/// `EPERM` when it may not look into it, or somebody traces it already; `ENOMEM`.
 pub fn begin(
     tracer: &Thread,
     tracee: &Arc<Thread>,
     is_seized: bool,
     options: u32,
 ) -> Result<(), Errno> {
-    begin_for(
-        Tracer { thread: tracer.tid(), process: Arc::downgrade(&tracer.process) },
-        tracee,
-        is_seized,
-        options,
-    )
+    let observer = Observer::of_call(tracer);
+    observer.look_into(tracee)?;
+    let of_tracer = Tracer {
+        thread: tracer.tid(),
+        process: Arc::downgrade(&tracer.process),
+        may_trace: tracer.credentials().is_capable(Capability::Trace),
+    };
+    begin_for(of_tracer, tracee, is_seized, options)?;
+    // It may have become another program meanwhile.
+    observer.look_into(tracee).map(drop).inspect_err(|_| end(tracee, None))
+}
+
+/// Whether somebody traces it who may not look into everything.
+pub fn is_by_lesser(thread: &Thread) -> bool {
+    thread.tracing.lock().tracer.as_ref().is_some_and(|tracer| !tracer.may_trace)
+}
+
+/// The thread became a program with more rights, as everybody can see by now.
+pub fn after_gain(thread: &Arc<Thread>) {
+    if is_by_lesser(thread) {
+        end(thread, None);
+    }
 }
 
 fn begin_for(
@@ -308,10 +333,24 @@ fn begin_for(
 }
 
 /// The parent of the caller's process traces the caller (`PTRACE_TRACEME`).
+///
+/// # Errors
+/// `EPERM` when the parent may less than the caller, or somebody traces it already; `ENOMEM`.
 pub fn begin_by_parent(tracee: &Arc<Thread>) -> Result<(), Errno> {
     let parent = tracee.process.parent().ok_or(Errno::EPERM)?;
-    let thread = parent.main_thread().map_or(parent.pid.leader(), |thread| thread.tid());
-    begin_for(Tracer { thread, process: Arc::downgrade(&parent) }, tracee, false, 0)
+    let main = parent.main_thread();
+    let (mut may_trace, mut capabilities) = (false, 0);
+    if let Some(main) = &main {
+        let credentials = main.credentials();
+        may_trace = credentials.is_capable(Capability::Trace);
+        capabilities = credentials.capabilities.permitted;
+    }
+    if !may_trace && tracee.credentials().capabilities.permitted & !capabilities != 0 {
+        return Err(Errno::EPERM);
+    }
+    let thread = main.map_or(parent.pid.leader(), |thread| thread.tid());
+    let process = Arc::downgrade(&parent);
+    begin_for(Tracer { thread, process, may_trace }, tracee, false, 0)
 }
 
 /// A child is traced as its parent is. Nothing happens when that one is not traced any more.

@@ -12,7 +12,6 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::call::{Call, SysResult};
 use crate::memory::{USER_END, UserMemory};
-use crate::process::access::Observer;
 use crate::process::tracing::{self, Kind, Mode, TraceState, TraceStop, registers};
 use crate::process::{Thread, Tid, table};
 use crate::signal::{self, SignalInfo};
@@ -62,7 +61,6 @@ fn attach(call: &Call, target: &Arc<Thread>, options: Option<u64>) -> SysResult 
     if Arc::ptr_eq(&target.process, call.process()) {
         return Err(Errno::EPERM);
     }
-    Observer::of_call(&call.thread).look_into(target)?;
     if target.process.main_thread().is_none() || target.signals.must_exit() {
         return Err(Errno::EPERM);
     }
