@@ -7,8 +7,6 @@ use alloc::vec::Vec;
 use base::memory::VirtAddr;
 use core::fmt::Write;
 
-use crate::process::dump::DumpArea;
-
 use super::area::{Area, AreaFlags, Backing};
 use super::layout::{PAGE, USER_END};
 use super::space::{AddressSpace, Inner};
@@ -19,6 +17,16 @@ const NAME_COLUMN: usize = 73;
 const PART: usize = 16 << 10;
 /// Bytes that a line has at most before its name.
 const HEAD: usize = 128;
+
+/// An area of memory as a core dump has it.
+pub struct DumpArea {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// Rights of the program.
+    pub protection: Protection,
+}
 
 impl AddressSpace {
     /// Adds the lines of areas from address `cursor` on until there is enough for one part of the text.

@@ -53,6 +53,7 @@ pub use file_source::FileSource;
 pub use layout::{Layout, PAGE, USER_END, is_page_aligned, is_user_range, page_ceil, page_floor};
 pub use load::{Identity, LoadRequest, LoadedProgram, ProgramFile, ProgramLookup, load_program};
 pub use map::{MapRequest, Place};
+pub use maps::DumpArea;
 pub use pin::{SharedPage, SharedPlace};
 pub use placement::{NODES, Placement};
 pub use remap::{Move, RemapRequest, Transfer};

@@ -29,7 +29,7 @@ use zerocopy::IntoBytes;
 use super::limits::Resource;
 use super::thread::Thread;
 use super::tracing::registers;
-use crate::memory::{PAGE, page_ceil};
+use crate::memory::{DumpArea, PAGE, page_ceil};
 use crate::posted::trampoline;
 use crate::signal::SignalInfo;
 
@@ -72,16 +72,6 @@ const LEGACY_SIZE: usize = 512;
 const MOST_AREAS: usize = 65_000;
 /// Pages between two moments at which others get the core.
 const PAGES_IN_TURN: u64 = 64;
-
-/// An area of memory as a dump has it.
-pub struct DumpArea {
-    /// First byte.
-    pub start: u64,
-    /// One past the last byte.
-    pub end: u64,
-    /// Rights of the program.
-    pub protection: Protection,
-}
 
 /// Whether a process that the signal ends by default would be dumped.
 pub fn would_dump(thread: &Thread, signal: Signal) -> bool {
