@@ -29,7 +29,7 @@ use zerocopy::IntoBytes;
 use super::limits::Resource;
 use super::thread::Thread;
 use super::tracing::registers;
-use crate::memory::{DumpArea, PAGE, page_ceil};
+use crate::memory::{PAGE, page_ceil};
 use crate::posted::trampoline;
 use crate::signal::SignalInfo;
 
