@@ -123,9 +123,12 @@ impl File for PtyMaster {
     fn write(&self, _: u64, source: &mut dyn Source, _: Transfer) -> Result<usize, Errno> {
         let mut part = [0u8; 256];
         let mut done = 0;
-        loop {
+        // Looked at once in each turn: who reads makes room meanwhile.
+        let mut is_full = false;
+        while source.remaining() > 0 {
             let wanted = source.remaining().min(part.len()).min(self.terminal.input_room());
             if wanted == 0 {
+                is_full = true;
                 break;
             }
             let count = part.get_mut(..wanted).map_or(0, |into| source.read(into));
@@ -134,10 +137,7 @@ impl File for PtyMaster {
                 break;
             }
         }
-        if done == 0 && source.remaining() > 0 && self.terminal.input_room() == 0 {
-            return Err(Errno::EAGAIN);
-        }
-        Ok(done)
+        if done == 0 && is_full { Err(Errno::EAGAIN) } else { Ok(done) }
     }
 
     fn poll(&self, events: PollEvents, table: Option<&mut PollTable<'_>>) -> PollEvents {

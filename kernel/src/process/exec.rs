@@ -368,8 +368,8 @@ fn become_program(thread: &Arc<Thread>, space: Arc<AddressSpace>, decision: Deci
     thread.signals.after_exec();
     process.exit_signal.store(Signal::SIGCHLD.number(), Ordering::Relaxed);
     process.has_executed.store(true, Ordering::Relaxed);
-    let gains = is_secure || thread.credentials().hides_from(&credentials);
-    if gains {
+    let gains = thread.credentials().hides_from(&credentials);
+    if is_secure || gains {
         thread.parent_death_signal.store(0, Ordering::Relaxed);
     }
     if is_secure {
