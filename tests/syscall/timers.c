@@ -1,5 +1,6 @@
 /* timer_create and its kin, timerfd, setitimer beside them, clock_settime, adjtimex. */
 #include "harness.h"
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -453,4 +454,13 @@ CASE(adjtimex_reads)
         _exit(0);
     }
     CHECK_EXITED(child, 0);
+}
+
+CASE(a_tick_beyond_all_bounds_is_refused)
+{
+    const long ticks[] = {LONG_MIN, LONG_MAX, -10000, 0};
+    for (int i = 0; i < 4; i++) {
+        struct timex request = {.modes = ADJ_TICK, .tick = ticks[i]};
+        CHECK_ERRNO(adjtimex(&request), EINVAL);
+    }
 }
