@@ -103,7 +103,8 @@ fn adjust(call: &Call, request: &mut ClockAdjustment) -> SysResult {
         if modes & ADJ_OFFSET == 0 {
             return Err(Errno::EINVAL);
         }
-    } else if modes & ADJ_TICK != 0 && request.tick.abs_diff(TICK_US) > TICK_US.unsigned_abs() / 10 {
+    } else if modes & ADJ_TICK != 0 && request.tick.abs_diff(TICK_US) > TICK_US.unsigned_abs() / 10
+    {
         return Err(Errno::EINVAL);
     }
     if !only_reads {
