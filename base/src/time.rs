@@ -211,12 +211,6 @@ pub fn interrupt_at(time_ns: u64) {
     timers.arm();
 }
 
-/// Whether the running time slice has an end.
-#[inline]
-pub(crate) fn has_slice_end() -> bool {
-    TIMERS.here().slice_cycles.load(Ordering::Relaxed) != NEVER
-}
-
 /// A future that is ready at `deadline_ns` since boot. It is kept by the core that polls it first.
 pub fn sleep_until(deadline_ns: u64) -> Sleep {
     Sleep { deadline_ns, place: None }

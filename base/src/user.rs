@@ -164,6 +164,38 @@ pub fn read_loaded(space: &SpaceHandle, address: VirtAddr, into: &mut [u8]) -> b
     with_translations(space, || unsafe { Machine::copy_user(into.as_mut_ptr(), place, into.len()) })
 }
 
+/// Whether pieces of these lengths may be copied at once.
+fn are_few<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> bool {
+    let add = |sum: usize, piece: &[u8]| sum.checked_add(piece.len());
+    pieces.try_fold(0, add).is_some_and(|sum| sum <= MOST_AT_ONCE)
+}
+
+/// As `write_loaded`, several pieces one after the other, of a page together.
+pub fn write_loaded_pieces(space: &SpaceHandle, pieces: &[(VirtAddr, &[u8])]) -> bool {
+    are_few(pieces.iter().map(|(_, from)| *from))
+        && with_translations(space, || {
+            pieces.iter().all(|(address, from)| {
+                // SAFETY: as for `write_loaded`.
+                user_place(*address, from.len()).is_some_and(|place| unsafe {
+                    Machine::copy_user(place, from.as_ptr(), from.len())
+                })
+            })
+        })
+}
+
+/// As `read_loaded`, several pieces.
+pub fn read_loaded_pieces(space: &SpaceHandle, pieces: &mut [(VirtAddr, &mut [u8])]) -> bool {
+    are_few(pieces.iter().map(|(_, into)| &**into))
+        && with_translations(space, || {
+            pieces.iter_mut().all(|(address, into)| {
+                // SAFETY: as for `read_loaded`.
+                user_place(*address, into.len()).is_some_and(|place| unsafe {
+                    Machine::copy_user(into.as_mut_ptr(), place, into.len())
+                })
+            })
+        })
+}
+
 /// Copies bytes of a frame, from `offset` on and within it, to user memory as `write_loaded` does.
 #[inline]
 pub fn write_loaded_from_frame(
@@ -305,6 +337,10 @@ impl Registers for UserContext {
         fn read_fpu(into: &mut [u8]) -> (), complete;
     }
 
+    fn fill_fpu(&mut self, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        self.complete().fill_fpu(fill)
+    }
+
     write! {
         fn set_return_value(value: u64) -> (), registers;
         fn restart_call(number: usize) -> (), registers;
@@ -315,7 +351,6 @@ impl Registers for UserContext {
         fn set_c_argument(index: usize, value: u64) -> (), registers;
         fn set_general_registers(registers: &[u64; 18]) -> (), registers;
         fn write_fpu(from: &[u8]) -> bool, complete;
-        fn write_fpu_parts(parts: [&[u8]; 2]) -> bool, complete;
         fn reset_fpu() -> (), complete;
     }
 }
@@ -326,15 +361,16 @@ pub fn release(context: &mut UserContext) {
     context.complete();
 }
 
-/// Runs the thread in user mode until it traps. Returns `Trap::Interrupt` without entering when a task
-/// of this core is ready and no time slice has an end (`time::interrupt_at`), or when `stay_out` says
-/// so. Whoever gives `stay_out` a reason rings this core's doorbell afterwards, and so is not missed.
+/// Runs the thread in user mode until it traps; `None` when it was not entered because `may_enter` said so, or
+/// because another space had to be let go of. `may_enter` is told whether tasks of this core are ready: then
+/// the stay needs an end (`time::interrupt_at`). Whoever gives it a reason to stay out rings this core's
+/// doorbell afterwards, and so is not missed.
 #[inline]
 pub fn run(
     context: &mut UserContext,
     space: &Arc<SpaceHandle>,
-    stay_out: impl FnOnce() -> bool,
-) -> Trap {
+    may_enter: impl FnOnce(bool) -> bool,
+) -> Option<Trap> {
     sync::assert_none_held();
     let here = CpuId::current();
     if context.live_on.get().is_some_and(|core| core != here) {
@@ -344,12 +380,12 @@ pub fn run(
     context.live_on.set(Some(here));
     let presence = PRESENCE.here();
     if !presence.has_loaded(space.root.0) && !load(presence, space) {
-        return Trap::Interrupt;
+        return None;
     }
     let stay = presence.begin_stay();
     // One full fence, in there, orders both publications before both looks.
-    let enter = task::enter_user_mode() && !stay_out();
-    let trap = if enter {
+    let enter = may_enter(task::enter_user_mode());
+    let trap = enter.then(|| {
         if let Some(generation) = presence.is_stale(&space.generation) {
             presence.load(space.root.0, generation, || {
                 // SAFETY: `LOADED` keeps the space. Later changes see us and interrupt us.
@@ -358,9 +394,7 @@ pub fn run(
         }
         // SAFETY: the context is this thread's alone, stays in its box, and its space is loaded.
         unsafe { Machine::enter_user(context.registers()) }
-    } else {
-        Trap::Interrupt
-    };
+    });
     presence.end_stay(stay);
     task::leave_user_mode();
     trap
@@ -425,12 +459,11 @@ mod tests {
     fn a_core_stays_out_of_user_mode_when_it_has_something_else_to_do() {
         let table = PageTable::new().unwrap();
         let mut context = UserContext::new(0, 0);
-        let trap = run(&mut context, table.handle(), || true);
-        assert_eq!(trap, Trap::Interrupt);
+        assert_eq!(run(&mut context, table.handle(), |_| false), None);
         let ran = Arc::new(AtomicBool::new(false));
         let flag = ran.clone();
         spawn(CpuId::current(), async move { flag.store(true, Ordering::Relaxed) }).unwrap();
-        assert_eq!(run(&mut context, table.handle(), || false), Trap::Interrupt);
+        assert_eq!(run(&mut context, table.handle(), |is_any_ready| !is_any_ready), None);
         assert!(!ran.load(Ordering::Relaxed));
         while run_ready() {}
         leave_space();

@@ -401,8 +401,10 @@ pub trait UserContext: Sized + Send {
     fn read_fpu(&self, into: &mut [u8]);
     /// Sets the floating-point state; `false` and no change when the bytes are not a valid state.
     fn write_fpu(&mut self, from: &[u8]) -> bool;
-    /// As `write_fpu`, from the parts that `fpu_parts` names for the components in the header.
-    fn write_fpu_parts(&mut self, parts: [&[u8]; 2]) -> bool;
+    /// Has `fill` write the floating-point state in place: the parts that `fpu_parts` names for the
+    /// components in the header that it writes. At reset, and `false`, when `fill` says `false` or has left no
+    /// valid state.
+    fn fill_fpu(&mut self, fill: impl FnOnce(&mut [u8]) -> bool) -> bool;
     /// Resets the floating-point state.
     fn reset_fpu(&mut self);
 }

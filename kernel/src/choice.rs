@@ -8,7 +8,7 @@ use policy::route::{self, CallPath, Paths};
 
 use crate::process::Thread;
 use crate::trace::{self, What};
-use crate::{machine, servers};
+use crate::machine;
 
 /// How a call goes now.
 pub struct Way {
@@ -25,7 +25,7 @@ pub fn way_of(thread: &Thread, number: usize) -> Option<Way> {
     if row.paths == Paths::LOCAL {
         return None;
     }
-    let core = servers::of_class(row.class).core();
+    let core = machine::server_core(row.class);
     let is_elsewhere = core != CpuId::current();
     let way = match machine::path() {
         Wanted::Fixed(path) => {

@@ -151,7 +151,7 @@ async fn run(
                 break;
             }
         }
-        if thread.sequence.is_due() {
+        if thread.sequence.is_due() && !rseq::settle_at_once(&thread) {
             rseq::settle(&thread, &mut context).await;
         }
         let is_stepping = thread.restrictions.is_traced() && tracing::stop::is_stepping(&thread);
@@ -165,6 +165,7 @@ async fn run(
         }
         let sample = thread.processor_time.trap();
         match stop {
+            Stop::StaysOut => {}
             Stop::Local { number, trapped, is_timed } => {
                 let arguments = context.call_arguments();
                 let result = at_home(&thread, number, arguments, trapped, is_timed).await;
@@ -330,6 +331,8 @@ fn recovered(
 
 /// Why a thread left the loop of traps that need no task.
 enum Stop {
+    /// It has something else to attend to first.
+    StaysOut,
     /// A trap to be handled.
     Trap(Trap),
     /// A call that is carried out here, by a handler.
@@ -362,12 +365,18 @@ fn stay_in_user_mode(
 ) -> Stop {
     counters::note_entry(thread.number(), &thread.counters);
     loop {
-        if task::has_ready() {
-            time::interrupt_at(slice.end_ns(task::has_woken()));
-        }
-        let trap = user::run(context, space.handle(), || {
-            thread.has_attention() || machine::is_any_waiting()
-        });
+        let may_enter = |is_any_ready| {
+            if thread.has_attention() || machine::is_any_waiting() {
+                return false;
+            }
+            if is_any_ready {
+                time::interrupt_at(slice.end_ns(task::has_woken()));
+            }
+            true
+        };
+        let Some(trap) = user::run(context, space.handle(), may_enter) else {
+            return Stop::StaysOut;
+        };
         if trap != Trap::Interrupt {
             thread.counters.traps.add(1);
         }
@@ -387,7 +396,15 @@ fn stay_in_user_mode(
             context.set_return_value(encode(result));
             continue;
         }
-        let Some(Way { path, is_timed }) = way_of(thread, number) else { return Stop::Trap(trap) };
+        let Some(Way { path, is_timed }) = way_of(thread, number) else {
+            let taken = stages::stamp();
+            if !servers::go_on_at_once(number, thread, context, space) {
+                return Stop::Trap(trap);
+            }
+            counters::note_local(&thread.process.counters, number);
+            stages::local(number, thread.number(), (trapped, taken), 0);
+            continue;
+        };
         let begin_ns = if is_timed { time::now_ns() } else { 0 };
         match path {
             CallPath::Local => {

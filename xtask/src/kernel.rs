@@ -23,6 +23,15 @@ const COMPILER_FLAGS: &[&str] = &[
     "-Cforce-unwind-tables=yes",
 ];
 
+/// What the kernel that users run is built with beyond its profile, which it shares with the tools: as
+/// one piece, because a call passes through four crates on its way, mostly in functions of a few
+/// instructions.
+const RELEASE_SETTINGS: &[(&str, &str)] = &[
+    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+    ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false"),
+];
+
 /// Where the kernel of a profile lies once it is built.
 pub fn path(root: &Path, profile: &str) -> PathBuf {
     root.join("target/kernel").join(TARGET).join(profile).join("ferry-kernel")
@@ -32,6 +41,7 @@ pub fn path(root: &Path, profile: &str) -> PathBuf {
 pub fn build(root: &Path, profile: &str, quiet: bool) -> Result<PathBuf> {
     let compiler = tool("FERRY_KERNEL_RUSTC", "/usr/bin/rustc");
     let cargo = tool("FERRY_KERNEL_CARGO", "/usr/bin/cargo");
+    let settings = if profile == "release" { RELEASE_SETTINGS } else { &[] };
     let status = Command::new(&cargo)
         .current_dir(root)
         .args(["build", "--package", "kernel", "--bin", "ferry-kernel", "--target", TARGET])
@@ -39,6 +49,7 @@ pub fn build(root: &Path, profile: &str, quiet: bool) -> Result<PathBuf> {
         .args(["-Zbuild-std-features=compiler-builtins-mem"])
         .args(["--target-dir", "target/kernel", "--profile", profile])
         .args(quiet.then_some("--quiet"))
+        .envs(settings.iter().copied())
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTC", &compiler)
         .env("RUSTFLAGS", COMPILER_FLAGS.join(" "))

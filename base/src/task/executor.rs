@@ -352,20 +352,16 @@ pub fn park(has_work: impl FnOnce() -> bool) -> bool {
     halts
 }
 
-/// This core is about to enter user mode: false when it must not, because a task became ready and no
-/// end of the time slice is set.
+/// This core is about to enter user mode; whether it has tasks to poll. What becomes ready from now on
+/// interrupts it.
 #[inline]
 pub(crate) fn enter_user_mode() -> bool {
     let executor = EXECUTORS.here();
     executor.doorbell.publish_in_user();
-    let enter = !executor.has_ready() || time::has_slice_end();
-    if !enter {
-        executor.doorbell.publish_awake();
-    }
-    enter
+    executor.has_ready()
 }
 
-/// This core has left user mode.
+/// This core has left user mode, or stays out of it.
 #[inline]
 pub(crate) fn leave_user_mode() {
     EXECUTORS.here().doorbell.publish_awake();

@@ -42,6 +42,9 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// Nothing.
+    pub(super) const NOTHING: Wanted = Wanted { flags: EpollFlags::empty(), data: 0 };
+
     fn new(event: EpollEvent) -> Wanted {
         let always = EpollFlags::ERR | EpollFlags::HUP;
         let flags = EpollFlags::from_bits_retain(event.events) | always;

@@ -239,25 +239,28 @@ impl Epoll {
     pub fn collect(&self, round: &mut Round, caller: &dyn Caller, most: usize) -> Vec<Delivery> {
         let mut found: Vec<Delivery> = Vec::new();
         let Round { next, end } = round;
-        let mut few: [Option<Arc<Interest>>; FEW] = [const { None }; FEW];
         while found.len() < most {
-            let mut count = 0;
-            for (place, interest) in
-                self.state.lock().ready.range(*next..*end).take(FEW.min(most - found.len()))
-            {
+            let (start, count) = (found.len(), FEW.min(most - found.len()));
+            found.reserve(count);
+            for (place, interest) in self.state.lock().ready.range(*next..*end).take(count) {
                 *next = place + 1;
-                few[count] = Some(interest.clone());
-                count += 1;
+                found.push(Delivery::of(interest));
             }
-            if count == 0 {
+            if found.len() == start {
                 break;
             }
-            found.reserve(count);
-            for interest in few[..count].iter_mut().filter_map(Option::take) {
-                if let Some((event, before)) = self.take_event(caller, &interest) {
-                    found.push(Delivery { interest, before, event });
+            let mut kept = start;
+            for index in start..found.len() {
+                let delivery = &mut found[index];
+                if let Some((event, before)) = self.take_event(caller, &delivery.interest) {
+                    (delivery.event, delivery.before) = (event, before);
+                    if kept != index {
+                        found.swap(kept, index);
+                    }
+                    kept += 1;
                 }
             }
+            found.truncate(kept);
         }
         let is_more = || self.state.lock().ready.range(*next..).next().is_some();
         if found.len() >= most && is_more() {
@@ -378,6 +381,14 @@ pub struct Delivery {
     before: Wanted,
     /// What the program gets.
     pub event: EpollEvent,
+}
+
+impl Delivery {
+    /// Of an interest that was not asked yet.
+    fn of(interest: &Arc<Interest>) -> Delivery {
+        let (before, event) = (Wanted::NOTHING, EpollEvent::new(0, 0));
+        Delivery { interest: interest.clone(), before, event }
+    }
 }
 
 impl File for Epoll {

@@ -28,9 +28,12 @@ pub const CHANGEABLE_FLAGS: OpenFlags =
 /// bytes. The rest are independent atomic words, or never change.
 pub struct OpenFile {
     file: Arc<dyn File>,
-    /// What `file` says of itself, at hand for every transfer.
+    /// What `file` and its inode say of themselves, at hand for every transfer.
     has_position: bool,
     is_guarded: bool,
+    is_seekable: bool,
+    is_generated: bool,
+    kind: NodeKind,
     location: Location,
     flags: AtomicU32,
     position: Mutex<u64>,
@@ -86,6 +89,9 @@ impl OpenFile {
         Ok(Arc::new(OpenFile {
             has_position: file.has_position(),
             is_guarded: file.is_guarded(),
+            is_seekable: file.is_seekable(),
+            is_generated: file.is_generated(),
+            kind: location.inode.kind(),
             file,
             location,
             flags: AtomicU32::new(kept.bits()),
@@ -103,7 +109,7 @@ impl OpenFile {
     /// Waits until what was written to the file is where it is kept, as `Inode::sync`. A write that was lost since
     /// this description was made is told once.
     pub fn sync(&self) -> Result<(), Errno> {
-        if self.inode().kind() == NodeKind::BlockDevice {
+        if self.kind == NodeKind::BlockDevice {
             return self.file.sync();
         }
         let result = self.inode().sync();
@@ -134,6 +140,24 @@ impl OpenFile {
     /// The behaviour.
     pub fn file(&self) -> &Arc<dyn File> {
         &self.file
+    }
+
+    /// Whether reads and writes happen at an offset, as `File::is_seekable`.
+    #[inline]
+    pub fn is_seekable(&self) -> bool {
+        self.is_seekable
+    }
+
+    /// Whether its contents are made when they are read, as `File::is_generated`.
+    #[inline]
+    pub fn is_generated(&self) -> bool {
+        self.is_generated
+    }
+
+    /// Kind of what it is on.
+    #[inline]
+    pub fn kind(&self) -> NodeKind {
+        self.kind
     }
 
     /// Where it is.
@@ -187,7 +211,7 @@ impl OpenFile {
     }
 
     fn read_at_position(&self, sink: &mut dyn Sink, transfer: Transfer) -> Result<usize, Errno> {
-        if self.file.is_generated() {
+        if self.is_generated {
             self.file.prepare(self.position())?;
         }
         let mut position = self.position.lock();
@@ -210,10 +234,10 @@ impl OpenFile {
         transfer: Transfer,
         appends: bool,
     ) -> Result<usize, Errno> {
-        if !self.file.is_seekable() {
+        if !self.is_seekable {
             return self.file.write(0, source, transfer);
         }
-        if self.file.is_generated() {
+        if self.is_generated {
             // Whoever takes the text may lock what comes before an open file.
             let position = self.position();
             let count = self.file.write(position, source, transfer)?;
@@ -243,10 +267,10 @@ impl OpenFile {
         sink: &mut dyn Sink,
         transfer: Transfer,
     ) -> Result<usize, Errno> {
-        if !self.file.is_seekable() {
+        if !self.is_seekable {
             return Err(Errno::ESPIPE);
         }
-        if self.file.is_generated() {
+        if self.is_generated {
             self.file.prepare(offset)?;
         }
         let count = self.file.read(offset, sink, transfer)?;
@@ -262,7 +286,7 @@ impl OpenFile {
         transfer: Transfer,
         append: bool,
     ) -> Result<usize, Errno> {
-        if !self.file.is_seekable() {
+        if !self.is_seekable {
             return Err(Errno::ESPIPE);
         }
         let count = if append {

@@ -106,11 +106,12 @@ pub trait File: Send + Sync + Any {
     fn append(&self, source: &mut dyn Source, transfer: Transfer) -> Result<(u64, usize), Errno> {
         self.write(0, source, transfer).map(|count| (0, count))
     }
-    /// Whether reads and writes happen at an offset.
+    /// Whether reads and writes happen at an offset; the same for as long as the file is there.
     fn is_seekable(&self) -> bool {
         false
     }
-    /// Whether its contents are made when they are read: then `prepare` comes before every read.
+    /// Whether its contents are made when they are read: then `prepare` comes before every read. The same for as
+    /// long as the file is there.
     fn is_generated(&self) -> bool {
         false
     }

@@ -76,9 +76,12 @@ impl UserContext for Context {
         valid
     }
 
-    fn write_fpu_parts(&mut self, parts: [&[u8]; 2]) -> bool {
-        xsave::is_valid(parts[0], COMPONENTS, MXCSR_MASK)
-            && xsave::put_parts(&mut self.fpu, parts, None)
+    fn fill_fpu(&mut self, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        let valid = fill(&mut self.fpu) && xsave::is_valid(&self.fpu, COMPONENTS, MXCSR_MASK);
+        if !valid {
+            self.reset_fpu();
+        }
+        valid
     }
 
     fn reset_fpu(&mut self) {

@@ -244,10 +244,14 @@ impl UserContext for Context {
         valid
     }
 
-    fn write_fpu_parts(&mut self, parts: [&[u8]; 2]) -> bool {
-        let values = FEATURES.reset_values();
-        let valid = xsave::is_valid(parts[0], FEATURES.components(), FEATURES.mxcsr_mask());
-        valid && xsave::put_parts(self.state_mut(), parts, values.keys_offset)
+    fn fill_fpu(&mut self, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        let state = self.state_mut();
+        let valid = fill(state)
+            && xsave::is_valid(state, FEATURES.components(), FEATURES.mxcsr_mask());
+        if !valid {
+            self.reset_fpu();
+        }
+        valid
     }
 
     fn reset_fpu(&mut self) {

@@ -213,6 +213,20 @@ impl AddressSpace {
                 && self.lock().table.copy_in(place, from) == from.len()
     }
 
+    /// As `put_all_now`, several pieces.
+    #[must_use]
+    pub fn put_pieces_now(&self, pieces: &[(VirtAddr, &[u8])]) -> bool {
+        user::write_loaded_pieces(self.handle(), pieces)
+            || pieces.iter().all(|(address, from)| self.put_all_now(address.0, from))
+    }
+
+    /// As `get_now`, several pieces.
+    #[must_use]
+    pub fn get_pieces_now(&self, pieces: &mut [(VirtAddr, &mut [u8])]) -> bool {
+        user::read_loaded_pieces(self.handle(), pieces)
+            || pieces.iter_mut().all(|(address, into)| self.get_now(address.0, into))
+    }
+
     /// The aligned 64-bit word at an address, if it is there at once.
     pub fn word_now(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];

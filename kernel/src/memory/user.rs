@@ -355,13 +355,12 @@ impl AddressSpace {
     /// Copies out of user memory until a page is missing or not readable; returns how many bytes.
     /// The range must lie in user space.
     pub(super) fn copy_out(&self, address: u64, into: &mut [u8]) -> usize {
+        if user::read_loaded(self.handle(), VirtAddr(address), into) {
+            return into.len();
+        }
         let mut done = 0;
         for chunk in into.chunks_mut(CHUNK) {
-            let place = VirtAddr(address + done as u64);
-            let copied = match user::read_loaded(self.handle(), place, chunk) {
-                true => chunk.len(),
-                false => self.lock().table.copy_out(place, chunk),
-            };
+            let copied = self.lock().table.copy_out(VirtAddr(address + done as u64), chunk);
             done += copied;
             if copied < chunk.len() {
                 break;
@@ -373,13 +372,12 @@ impl AddressSpace {
     /// Copies into user memory until a page is missing or not writable; returns how many bytes.
     /// The range must lie in user space.
     pub(super) fn copy_in(&self, address: u64, from: &[u8]) -> usize {
+        if user::write_loaded(self.handle(), VirtAddr(address), from) {
+            return from.len();
+        }
         let mut done = 0;
         for chunk in from.chunks(CHUNK) {
-            let place = VirtAddr(address + done as u64);
-            let copied = match user::write_loaded(self.handle(), place, chunk) {
-                true => chunk.len(),
-                false => self.lock().table.copy_in(place, chunk),
-            };
+            let copied = self.lock().table.copy_in(VirtAddr(address + done as u64), chunk);
             done += copied;
             if copied < chunk.len() {
                 break;

@@ -160,6 +160,27 @@ pub async fn settle(thread: &Arc<Thread>, context: &mut UserContext) {
     }
 }
 
+/// As `settle`, of a thread that is in no critical section and whose record is there. False, and nothing is
+/// settled, for any other.
+pub fn settle_at_once(thread: &Thread) -> bool {
+    let registration = &thread.sequence;
+    let address = registration.address.load(Ordering::Relaxed);
+    if address == 0 {
+        return true;
+    }
+    registration.due.store(false, Ordering::SeqCst);
+    let (core, space) = (here(), thread.space());
+    let is_settled = space.word_now(address + SECTION_AT) == Some(0)
+        && (registration.core.load(Ordering::Relaxed) == core
+            || space.put_now(address, zerocopy::IntoBytes::as_bytes(&[core, core])));
+    if is_settled {
+        registration.core.store(core, Ordering::Relaxed);
+    } else {
+        registration.due.store(true, Ordering::SeqCst);
+    }
+    is_settled
+}
+
 async fn abort_section(
     thread: &Thread,
     user: &UserMemory,

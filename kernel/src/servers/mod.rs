@@ -26,10 +26,11 @@ use base::cpu::CpuId;
 use base::panic::catch;
 use base::ring::Ring;
 use base::sync::Once;
+use base::user::UserContext;
 use policy::route::{self, CLASS_COUNT, CLASSES, Class};
 use policy::table::number;
 
-use crate::call::{Call, decode};
+use crate::call::{Call, encode};
 use crate::memory::AddressSpace;
 use crate::process::Thread;
 use crate::{locks, machine};
@@ -138,10 +139,25 @@ pub fn answer_at_once(
             let step = || catch(|| space.map_or_else(|| act(&thread.space()), act));
             let answer = locks::during(number, thread.number(), step).ok().flatten();
             // What needs I/O first needs a handler, which may wait.
-            answer.filter(|value| decode(*value) != Err(Errno::EIOCBQUEUED))
+            answer.filter(|value| *value != encode(Err(Errno::EIOCBQUEUED)))
         }
         _ => None,
     }
+}
+
+/// Carries out a call that changes the caller's own control flow, if that needs no handler that could wait;
+/// it sets the registers. False for every other call, and whenever it is not that simple; then it can still
+/// be carried out.
+#[inline]
+pub fn go_on_at_once(
+    number: usize,
+    thread: &Arc<Thread>,
+    context: &mut UserContext,
+    space: &AddressSpace,
+) -> bool {
+    let step = || catch(|| crate::signal::restore_frame_at_once(thread, context, space));
+    number == number::rt_sigreturn
+        && locks::during(number, thread.number(), step).unwrap_or(false)
 }
 
 /// The answer of one of the calls that tell who the caller is.

@@ -34,13 +34,72 @@ struct Taken {
     continues: u64,
 }
 
+/// What is left to do after `step`.
+enum Step {
+    /// Nothing.
+    Done(BeforeUser),
+    /// There may be more.
+    Again,
+    /// A stop, or whatever a tracer wants to know of.
+    Attend,
+    /// The end of the process by a signal.
+    Terminate(SignalInfo),
+    /// The frame of a handler; it needs a page or a look at a critical section first.
+    Enter(Handler),
+}
+
+/// A handler that is to be entered.
+struct Handler {
+    action: Action,
+    info: SignalInfo,
+    /// The mask that it puts back.
+    mask: SignalSet,
+}
+
 /// Attends to everything that keeps the thread from going on: its end, a stop of its process, its
 /// signals, and the call that they interrupted.
 pub async fn before_user(thread: &Arc<Thread>, context: &mut UserContext) -> BeforeUser {
     loop {
-        if thread.signals.must_exit() {
-            return BeforeUser::Exit;
+        match step(thread, context) {
+            Step::Done(what) => return what,
+            Step::Again => {}
+            // Boxed: few threads ever wait here, and every thread would have room for it.
+            rest => {
+                if let Some(what) = Box::pin(attend(thread, context, rest)).await {
+                    return what;
+                }
+            }
         }
+    }
+}
+
+/// Does one thing that needs no wait.
+fn step(thread: &Arc<Thread>, context: &mut UserContext) -> Step {
+    if thread.signals.must_exit() {
+        return Step::Done(BeforeUser::Exit);
+    }
+    let is_stopping = thread.process.signals.is_stopping() && !thread.signals.passes_stop();
+    if thread.restrictions.is_traced() || is_stopping {
+        return Step::Attend;
+    }
+    match take_next(thread) {
+        Some(mut taken) => {
+            taken.info = note_delivery(&thread.process, taken.info);
+            act(thread, context, &taken)
+        }
+        None if settle(thread, context) => Step::Again,
+        None => Step::Done(BeforeUser::Enter),
+    }
+}
+
+/// Does what needs a wait.
+async fn attend(
+    thread: &Arc<Thread>,
+    context: &mut UserContext,
+    mut step: Step,
+) -> Option<BeforeUser> {
+    let is_attended = matches!(step, Step::Attend);
+    if is_attended {
         let is_traced = thread.restrictions.is_traced();
         if is_traced {
             tracing::stop::wanted(thread, context).await;
@@ -53,27 +112,35 @@ pub async fn before_user(thread: &Arc<Thread>, context: &mut UserContext) -> Bef
                 }
                 _ => stop::stand(thread).await,
             }
-            continue;
+            return None;
         }
-        match take_next(thread) {
-            Some(mut taken) => {
-                taken.info = note_delivery(&thread.process, taken.info);
-                if is_traced && taken.info.signal != Signal::SIGKILL {
-                    let info = taken.info;
-                    match tracing::stop::for_signal(thread, context, info).await {
-                        Some(info) => taken.info = info,
-                        None => continue,
-                    }
-                }
-                act(thread, context, taken).await;
-            }
-            None => {
-                if !settle(thread, context) {
-                    return BeforeUser::Enter;
-                }
-            }
+        let Some(mut taken) = take_next(thread) else {
+            return (!settle(thread, context)).then_some(BeforeUser::Enter);
+        };
+        taken.info = note_delivery(&thread.process, taken.info);
+        if is_traced && taken.info.signal != Signal::SIGKILL {
+            taken.info = tracing::stop::for_signal(thread, context, taken.info).await?;
         }
+        step = act(thread, context, &taken);
     }
+    match step {
+        Step::Terminate(info) => {
+            let is_dumped = Box::pin(dump::dump(thread, context, &info)).await;
+            let mark = if is_dumped { dump::DUMPED } else { 0 };
+            thread.process.request_group_exit(death_status(info.signal) | mark);
+        }
+        Step::Enter(handler) => {
+            if thread.sequence.is_due() {
+                rseq::settle(thread, context).await;
+            }
+            let Handler { action, info, mask } = &handler;
+            let pushed = frame::push(thread, context, action, info, *mask).await;
+            entered(thread, &handler, pushed);
+        }
+        Step::Done(what) => return Some(what),
+        Step::Again | Step::Attend => {}
+    }
+    None
 }
 
 /// No signal is left: restarts the interrupted call, and puts back a mask that it had replaced.
@@ -109,35 +176,32 @@ fn take_next(thread: &Thread) -> Option<Taken> {
     Some(Taken { info, continues: shared.continues })
 }
 
-async fn act(thread: &Arc<Thread>, context: &mut UserContext, taken: Taken) {
+/// Carries out what a signal does, as far as that needs no wait.
+fn act(thread: &Arc<Thread>, context: &mut UserContext, taken: &Taken) -> Step {
     let process = &thread.process;
     let signal = taken.info.signal;
     let action = process.signals.actions().take_for_delivery(signal);
     match disposition(signal, &action) {
-        Disposition::Ignore => {}
+        Disposition::Ignore => Step::Again,
         Disposition::Stop => {
             if signal == Signal::SIGSTOP || !table::is_orphaned(process.group()) {
                 stop::begin(thread, signal, taken.continues);
             }
+            Step::Again
         }
-        Disposition::Terminate => {
-            if !process.signals.is_protected() {
-                let is_dumped = Box::pin(dump::dump(thread, context, &taken.info)).await;
-                let mark = if is_dumped { dump::DUMPED } else { 0 };
-                process.request_group_exit(death_status(signal) | mark);
-            }
-        }
-        Disposition::Handle(action) => handle(thread, context, &action, &taken.info).await,
+        Disposition::Terminate if process.signals.is_protected() => Step::Again,
+        Disposition::Terminate => Step::Terminate(taken.info),
+        Disposition::Handle(action) => handle(thread, context, &action, &taken.info),
     }
 }
 
-/// Enters a handler: decides about the interrupted call, writes the frame, changes the mask.
-async fn handle(
+/// Decides about the interrupted call, and enters a handler if nothing stands in the way.
+fn handle(
     thread: &Arc<Thread>,
     context: &mut UserContext,
     action: &Action,
     info: &SignalInfo,
-) {
+) -> Step {
     let (interrupted, mask) = {
         let mut state = thread.signals.lock();
         if let Some(trap) = info.trap {
@@ -152,12 +216,25 @@ async fn handle(
             context.set_return_value(Errno::EINTR.to_return_value().cast_unsigned());
         }
     }
+    let handler = Handler { action: *action, info: *info, mask };
     // The frame returns to where a critical section is aborted, not into it.
     thread.sequence.interrupted();
-    if thread.sequence.is_due() {
-        rseq::settle(thread, context).await;
+    if thread.sequence.is_due() && !rseq::settle_at_once(thread) {
+        return Step::Enter(handler);
     }
-    if frame::push(thread, context, action, info, mask).await.is_err() {
+    match frame::push_at_once(thread, context, action, info, mask) {
+        Ok(false) => Step::Enter(handler),
+        pushed => {
+            entered(thread, &handler, pushed.map(drop));
+            Step::Again
+        }
+    }
+}
+
+/// The frame of a handler was written, or could not be: changes the mask, or forces a `SIGSEGV`.
+fn entered(thread: &Arc<Thread>, handler: &Handler, pushed: Result<(), Errno>) {
+    let Handler { action, info, .. } = handler;
+    if pushed.is_err() {
         log::debug!("thread {}: no room for the frame of {:?}", thread.tid(), info.signal);
         force_segmentation_fault(thread, info.signal);
         return;

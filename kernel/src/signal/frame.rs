@@ -23,18 +23,15 @@ use hal::{Trap, UserContext as _, VirtAddr};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::deliver::{force, force_segmentation_fault};
-use super::info::SignalInfo;
-use crate::memory::UserMemory;
+use super::info::{SignalInfo, TrapCode};
+use super::thread::NO_STACK;
+use crate::memory::{AddressSpace, UserMemory};
 use crate::process::Thread;
 
 /// Exception of the machine for what a program may not do.
 const GENERAL_PROTECTION: u32 = 13;
 /// Largest floating-point state that the machine has.
 const FPU_LIMIT: usize = 4096;
-/// Bytes of a state's beginning, and of its end, that are restored without a buffer of their size: up to the
-/// upper halves of the vector registers, and the rights by protection keys.
-const MOST_FPU_AT_ONCE: usize = 832;
-const MOST_FPU_TAIL: usize = 8;
 
 /// Whether a stack pointer lies on the alternate stack, as Linux decides it for stacks that grow
 /// downwards.
@@ -147,24 +144,133 @@ impl FpuParts {
         FpuParts { head, tail, software, size: size + magic }
     }
 
-    /// Writes the parts of `state` to a frame.
-    async fn write(&self, state: &[u8], memory: &UserMemory, address: u64) -> Result<(), Errno> {
-        let part = |range: Range<usize>| state.get(range).ok_or(Errno::EFAULT);
-        let Some(software) = &self.software else {
-            return memory.write_bytes(address, part(self.head.clone())?).await;
+    /// The parts of `state`, and where they go in a frame whose floating-point state lies at `address`. The
+    /// software bytes lie in the first one, and so come after it.
+    fn pieces<'a>(&'a self, state: &'a [u8], address: u64) -> [(VirtAddr, &'a [u8]); 4] {
+        let part = |range: &Range<usize>| {
+            let bytes = state.get(range.clone()).unwrap_or_default();
+            (VirtAddr(address + offset(range.start)), bytes)
         };
-        let software_at = layout::SOFTWARE_BYTES_OFFSET;
-        memory.write_bytes(address, part(0..software_at)?).await?;
-        memory.write_bytes(address + offset(software_at), software.as_bytes()).await?;
-        let rest = layout::FXSAVE_SIZE..self.head.end;
-        memory.write_bytes(address + offset(rest.start), part(rest)?).await?;
-        if !self.tail.is_empty() {
-            let tail_at = address + offset(self.tail.start);
-            memory.write_bytes(tail_at, part(self.tail.clone())?).await?;
-        }
-        let magic_at = address + offset(self.size - layout::FP_XSTATE_MAGIC2_SIZE);
-        memory.write_bytes(magic_at, &layout::FP_XSTATE_MAGIC2.to_le_bytes()).await
+        let (software, magic): (&[u8], &[u8]) = match &self.software {
+            Some(software) => (software.as_bytes(), layout::FP_XSTATE_MAGIC2.as_bytes()),
+            None => (&[], &[]),
+        };
+        let magic_at = address + offset(self.size - magic.len());
+        [
+            part(&self.head),
+            (VirtAddr(address + offset(layout::SOFTWARE_BYTES_OFFSET)), software),
+            part(&self.tail),
+            (VirtAddr(magic_at), magic),
+        ]
     }
+}
+
+/// A frame that is to be written: where, and what depends on the thread's state.
+struct Draft {
+    place: Place,
+    fpu: FpuParts,
+    registers: [u64; 18],
+    stack: AlternateStack,
+    trap: TrapCode,
+}
+
+impl Draft {
+    /// Finds room for the frame of a handler. `EFAULT` when the stack has none, or the action has no restorer.
+    fn new(thread: &Thread, context: &mut UserContext, action: &Action) -> Result<Draft, Errno> {
+        if action.flags & SA_RESTORER == 0 {
+            return Err(Errno::EFAULT);
+        }
+        user::release(context);
+        let fpu = FpuParts::of(context.fpu());
+        let registers = context.general_registers();
+        let (stack, trap) = {
+            let signals = thread.signals.lock();
+            (signals.stack, signals.trap)
+        };
+        let wants_alternate = action.flags & SA_ONSTACK != 0;
+        let place = place(context.stack_pointer(), &stack, wants_alternate, fpu.size);
+        Ok(Draft { place: place.ok_or(Errno::EFAULT)?, fpu, registers, stack, trap })
+    }
+
+    /// The frame but for the floating-point state.
+    #[inline]
+    fn frame(&self, action: &Action, info: &SignalInfo, mask: SignalSet) -> SignalFrame {
+        let flags = layout::UC_SIGCONTEXT_SS | layout::UC_STRICT_RESTORE_SS;
+        let is_extended = self.fpu.software.is_some();
+        SignalFrame {
+            return_address: action.restorer,
+            context: UserContextRecord {
+                flags: if is_extended { flags | layout::UC_FP_XSTATE } else { flags },
+                link: 0,
+                stack: self.stack,
+                machine: SignalContext {
+                    registers: self.registers,
+                    cs: layout::USER_CODE_SELECTOR,
+                    gs: 0,
+                    fs: 0,
+                    ss: layout::USER_DATA_SELECTOR,
+                    error: u64::from(self.trap.error),
+                    trap_number: u64::from(self.trap.vector),
+                    old_mask: mask.0,
+                    fault_address: self.trap.address,
+                    fpu_state: self.place.fpu,
+                    reserved: [0; 8],
+                },
+                mask,
+            },
+            info: info.encode(),
+        }
+    }
+
+    /// All that is written, and where.
+    fn pieces<'a>(
+        &'a self,
+        state: &'a [u8],
+        frame: &'a SignalFrame,
+    ) -> [(VirtAddr, &'a [u8]); 5] {
+        let [head, software, tail, magic] = self.fpu.pieces(state, self.place.fpu);
+        [head, software, tail, magic, (VirtAddr(self.place.frame), frame.as_bytes())]
+    }
+
+    /// The frame is there: sets the registers so that the handler runs.
+    fn enter(&self, thread: &Thread, context: &mut UserContext, action: &Action, signal: Signal) {
+        let frame = self.place.frame;
+        let mut registers = self.registers;
+        registers[register::RDI] = signal.number().unsigned_abs().into();
+        registers[register::RSI] = frame + offset(core::mem::offset_of!(SignalFrame, info));
+        registers[register::RDX] = frame + offset(core::mem::offset_of!(SignalFrame, context));
+        registers[register::RAX] = 0;
+        registers[register::RSP] = frame;
+        registers[register::RIP] = action.handler;
+        registers[register::FLAGS] &=
+            !(layout::FLAG_DIRECTION | layout::FLAG_RESUME | layout::FLAG_TRAP);
+        context.set_general_registers(&registers);
+        context.reset_fpu();
+        if self.stack.flags & SS_AUTODISARM != 0 {
+            thread.signals.lock().stack = NO_STACK;
+        }
+    }
+}
+
+/// Writes a frame to the user's stack, whose pages are there, and sets the registers so that the handler
+/// runs. False, and nothing is set, when a page is missing.
+///
+/// # Errors
+/// As `push`.
+pub fn push_at_once(
+    thread: &Thread,
+    context: &mut UserContext,
+    action: &Action,
+    info: &SignalInfo,
+    mask: SignalSet,
+) -> Result<bool, Errno> {
+    let draft = Draft::new(thread, context, action)?;
+    let frame = draft.frame(action, info, mask);
+    let is_there = thread.space().put_pieces_now(&draft.pieces(context.fpu(), &frame));
+    if is_there {
+        draft.enter(thread, context, action, info.signal);
+    }
+    Ok(is_there)
 }
 
 /// Writes a frame to the user's stack and sets the registers so that the handler runs.
@@ -172,72 +278,19 @@ impl FpuParts {
 /// # Errors
 /// `EFAULT` when the stack has no room or is not writable, or the action has no restorer.
 pub async fn push(
-    thread: &Arc<Thread>,
+    thread: &Thread,
     context: &mut UserContext,
     action: &Action,
     info: &SignalInfo,
     mask: SignalSet,
 ) -> Result<(), Errno> {
-    if action.flags & SA_RESTORER == 0 {
-        return Err(Errno::EFAULT);
-    }
-    user::release(context);
-    let state = context.fpu();
-    let fpu = FpuParts::of(state);
-
-    let registers = context.general_registers();
-    let (stack, trap) = {
-        let signals = thread.signals.lock();
-        (signals.stack, signals.trap)
-    };
-    let wants_alternate = action.flags & SA_ONSTACK != 0;
-    let place =
-        place(context.stack_pointer(), &stack, wants_alternate, fpu.size).ok_or(Errno::EFAULT)?;
-    let flags = layout::UC_SIGCONTEXT_SS | layout::UC_STRICT_RESTORE_SS;
-    let frame = SignalFrame {
-        return_address: action.restorer,
-        context: UserContextRecord {
-            flags: if fpu.software.is_some() { flags | layout::UC_FP_XSTATE } else { flags },
-            link: 0,
-            stack,
-            machine: SignalContext {
-                registers,
-                cs: layout::USER_CODE_SELECTOR,
-                gs: 0,
-                fs: 0,
-                ss: layout::USER_DATA_SELECTOR,
-                error: u64::from(trap.error),
-                trap_number: u64::from(trap.vector),
-                old_mask: mask.0,
-                fault_address: trap.address,
-                fpu_state: place.fpu,
-                reserved: [0; 8],
-            },
-            mask,
-        },
-        info: info.encode(),
-    };
+    let draft = Draft::new(thread, context, action)?;
+    let frame = draft.frame(action, info, mask);
     let memory = UserMemory::new(thread.space());
-    fpu.write(state, &memory, place.fpu).await?;
-    memory.write_value(place.frame, &frame).await?;
-
-    let info_address = place.frame + offset(core::mem::offset_of!(SignalFrame, info));
-    let context_address = place.frame + offset(core::mem::offset_of!(SignalFrame, context));
-    let mut registers = registers;
-    registers[register::RDI] = info.signal.number().unsigned_abs().into();
-    registers[register::RSI] = info_address;
-    registers[register::RDX] = context_address;
-    registers[register::RAX] = 0;
-    registers[register::RSP] = place.frame;
-    registers[register::RIP] = action.handler;
-    registers[register::FLAGS] &=
-        !(layout::FLAG_DIRECTION | layout::FLAG_RESUME | layout::FLAG_TRAP);
-    context.set_general_registers(&registers);
-    context.reset_fpu();
-    if stack.flags & SS_AUTODISARM != 0 {
-        thread.signals.lock().stack =
-            AlternateStack { base: 0, flags: SS_DISABLE, padding: 0, size: 0 };
+    for (address, bytes) in draft.pieces(context.fpu(), &frame) {
+        memory.write_bytes(address.0, bytes).await?;
     }
+    draft.enter(thread, context, action, info.signal);
     Ok(())
 }
 
@@ -254,36 +307,59 @@ pub async fn restore(thread: &Arc<Thread>, context: &mut UserContext) {
     }
 }
 
+/// As `restore`, from a frame that is there and valid. False, and only floating-point state has changed, for
+/// any other: `restore` does it properly, which sets that state.
+pub fn restore_at_once(
+    thread: &Arc<Thread>,
+    context: &mut UserContext,
+    space: &AddressSpace,
+) -> bool {
+    let mut frame = SignalFrame::new_zeroed();
+    let is_there = frame_address(context)
+        .is_ok_and(|address| space.get_now(address, frame.as_mut_bytes()));
+    if !is_there {
+        return false;
+    }
+    user::release(context);
+    let address = frame.context.machine.fpu_state;
+    let is_filled = context.fill_fpu(|state| fill_fpu(state, space, address));
+    if is_filled {
+        take_over(thread, context, &frame.context);
+    }
+    is_filled
+}
+
+/// The handler's return has taken the return address from the stack.
+fn frame_address(context: &UserContext) -> Result<u64, Errno> {
+    context.stack_pointer().checked_sub(8).ok_or(Errno::EFAULT)
+}
+
 async fn try_restore(thread: &Arc<Thread>, context: &mut UserContext) -> Result<(), Errno> {
-    // The handler's return has taken the return address from the stack.
-    let address = context.stack_pointer().checked_sub(8).ok_or(Errno::EFAULT)?;
+    let address = frame_address(context)?;
     let memory = UserMemory::new(thread.space());
     let frame: SignalFrame = memory.read_value(address).await?;
+    user::release(context);
+    match read_fpu_state(&memory, frame.context.machine.fpu_state).await? {
+        Some(state) if !context.write_fpu(&state) => return Err(Errno::EFAULT),
+        Some(_) => {}
+        None => context.reset_fpu(),
+    }
+    take_over(thread, context, &frame.context);
+    Ok(())
+}
+
+/// Takes mask, registers and alternate stack from a frame.
+fn take_over(thread: &Arc<Thread>, context: &mut UserContext, record: &UserContextRecord) {
     {
         let mut state = thread.signals.lock();
-        thread.signals.set_blocked(&mut state, frame.context.mask);
+        thread.signals.set_blocked(&mut state, record.mask);
         state.restart = None;
         thread.signals.recalculate(&state, &thread.process.signals);
     }
-    user::release(context);
-    let fpu_address = frame.context.machine.fpu_state;
-    let is_valid = match restore_fpu_at_once(&memory, fpu_address, context) {
-        Some(is_valid) => is_valid,
-        None => match read_fpu_state(&memory, fpu_address).await? {
-            Some(state) => context.write_fpu(&state),
-            None => {
-                context.reset_fpu();
-                true
-            }
-        },
-    };
-    if !is_valid {
-        return Err(Errno::EFAULT);
-    }
-    context.set_general_registers(&frame.context.machine.registers);
+    context.set_general_registers(&record.machine.registers);
     // As on Linux, an alternate stack that cannot be set again is left as it is.
-    let _ = exchange_stack(thread, Some(frame.context.stack), context.stack_pointer());
-    if let Some(selector) = bad_selector(&frame.context) {
+    let _ = exchange_stack(thread, Some(record.stack), context.stack_pointer());
+    if let Some(selector) = bad_selector(record) {
         let fault = Trap::Fault {
             signal: Signal::SIGSEGV.number().unsigned_abs() as u8,
             code: SI_KERNEL,
@@ -293,7 +369,6 @@ async fn try_restore(thread: &Arc<Thread>, context: &mut UserContext) -> Result<
         };
         force(thread, SignalInfo::of_fault(&fault));
     }
-    Ok(())
 }
 
 /// The selector of a frame with which user mode cannot be entered: programs have one for code and one
@@ -310,36 +385,42 @@ fn bad_selector(context: &UserContextRecord) -> Option<u16> {
     }
 }
 
-/// Takes the floating-point state of a frame, if all that is in use of it is there, is as large as the
-/// machine's, and lies in a few places only; says whether it is a valid one. `None` says nothing about it.
-fn restore_fpu_at_once(
-    memory: &UserMemory,
-    address: u64,
-    context: &mut UserContext,
-) -> Option<bool> {
-    let full = UserContext::fpu_size().min(FPU_LIMIT);
-    let space = memory.space();
-    let mut bytes = [0; MOST_FPU_AT_ONCE];
-    let start = bytes.get_mut(..layout::FXSAVE_SIZE + layout::XSAVE_HEADER_SIZE)?;
-    let magic_at = address.checked_add(offset(full))?;
+/// Fills the thread's floating-point state from a frame, if all that is in use of it is there, is as large as
+/// the machine's, and lies in a few places only.
+fn fill_fpu(state: &mut [u8], space: &AddressSpace, address: u64) -> bool {
+    let size = state.len();
+    let Some(magic_at) = address.checked_add(offset(size)) else { return false };
     let mut magic = [0; layout::FP_XSTATE_MAGIC2_SIZE];
-    if !space.get_now(address, start) || !space.get_now(magic_at, &mut magic) {
-        return None;
+    let Some((start, rest)) =
+        state.split_at_mut_checked(layout::FXSAVE_SIZE + layout::XSAVE_HEADER_SIZE)
+    else {
+        return false;
+    };
+    let mut pieces = [(VirtAddr(address), &mut *start), (VirtAddr(magic_at), &mut magic[..])];
+    if size > FPU_LIMIT || !space.get_pieces_now(&mut pieces) {
+        return false;
     }
-    let software = start.get(layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE)?;
-    let software = FpuSoftwareBytes::read_from_bytes(software).ok()?;
-    let is_whole = software.magic == layout::FP_XSTATE_MAGIC1
-        && software.state_size as usize == full
-        && software.extended_size >= software.state_size
-        && magic == layout::FP_XSTATE_MAGIC2.to_le_bytes();
-    let [first, second] = UserContext::fpu_parts(components(start));
-    let read = start.len();
-    let head = bytes.get_mut(..first.len()).filter(|_| is_whole)?;
-    let mut tail = [0; MOST_FPU_TAIL];
-    let tail = tail.get_mut(..second.len())?;
-    let is_there = space.get_now(address + offset(read), head.get_mut(read..)?)
-        && space.get_now(address + offset(second.start), tail);
-    is_there.then(|| context.write_fpu_parts([head, tail]))
+    let software = start
+        .get(layout::SOFTWARE_BYTES_OFFSET..layout::FXSAVE_SIZE)
+        .and_then(|bytes| FpuSoftwareBytes::read_from_bytes(bytes).ok());
+    let is_whole = software.is_some_and(|software| {
+        software.magic == layout::FP_XSTATE_MAGIC1
+            && software.state_size as usize == size
+            && software.extended_size >= software.state_size
+            && magic == layout::FP_XSTATE_MAGIC2.to_le_bytes()
+    });
+    // What is there already begins both the state and its first part.
+    let done = start.len();
+    is_whole
+        && UserContext::fpu_parts(components(start)).into_iter().all(|part| {
+            let start = part.start.max(done);
+            let Some(length) = part.end.checked_sub(start).filter(|length| *length > 0) else {
+                return true;
+            };
+            rest.get_mut(start - done..)
+                .and_then(|rest| rest.get_mut(..length))
+                .is_some_and(|bytes| space.get_now(address + offset(start), bytes))
+        })
 }
 
 /// Reads the floating-point state of a frame; `None` for the state at reset.

@@ -94,7 +94,8 @@ pub enum RestartBlock {
     },
 }
 
-const NO_STACK: AlternateStack = AlternateStack { base: 0, flags: SS_DISABLE, padding: 0, size: 0 };
+/// No alternate stack.
+pub(super) const NO_STACK: AlternateStack = AlternateStack { base: 0, flags: SS_DISABLE, padding: 0, size: 0 };
 
 impl ThreadSignals {
     /// For the first thread of a process made by the kernel: nothing blocked.

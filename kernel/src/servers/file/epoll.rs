@@ -204,9 +204,6 @@ pub fn epoll_wait_at_once(
     let most = usize::try_from(most as i32).ok().filter(|most| (1..BATCH).contains(most))?;
     let instance = thread.file(descriptor as i32).ok().filter(|file| !file.is_path_only())?;
     let epoll = Epoll::of(&instance).ok()?;
-    if !space.is_there(address, (most * size_of::<EpollEvent>()) as u64, true) {
-        return None;
-    }
     let found = epoll.collect(&mut epoll.round(), thread, most);
     if found.is_empty() && timeout_ms as i32 != 0 {
         return None;

@@ -214,7 +214,7 @@ pub fn raise(call: &Call, signal: Signal) {
 
 /// Who writes to a program takes its set-user-ID and set-group-ID bits away.
 pub fn after_write(thread: &Thread, file: &OpenFile, count: usize) -> Result<(), Errno> {
-    if count > 0 && file.inode().kind() == NodeKind::Regular {
+    if count > 0 && file.kind() == NodeKind::Regular {
         tree::drop_set_id(file.inode(), &thread.identity())?;
     }
     Ok(())

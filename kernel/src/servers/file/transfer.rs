@@ -60,7 +60,7 @@ pub fn read_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6])
     let [descriptor, address, length, ..] = *arguments;
     let file = thread.file(descriptor as i32).ok()?;
     check_reads(&file).ok()?;
-    let mut sink = if file.file().is_seekable() {
+    let mut sink = if file.is_seekable() {
         ShortRange::across(space, address, length, true)?
     } else {
         ShortRange::new(space, address, length)?
@@ -95,15 +95,13 @@ pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]
     if file.flags().contains(OpenFlags::DSYNC) {
         return None;
     }
-    let (behaviour, kind) = (file.file(), file.inode().kind());
-    let mut source = if behaviour.is_seekable() {
+    let mut source = if file.is_seekable() {
         ShortRange::across(space, address, length, false)?
     } else {
         ShortRange::new(space, address, length)?
     };
-    if behaviour.is_generated() || !(behaviour.is_seekable() || kind == NodeKind::Fifo) {
-        let is_socket = kind == NodeKind::Socket;
-        return if is_socket { network::write_at_once(thread, &file, &mut source) } else { None };
+    if file.is_generated() || !(file.is_seekable() || file.kind() == NodeKind::Fifo) {
+        return if is_socket(&file) { network::write_at_once(thread, &file, &mut source) } else { None };
     }
     let size_limit = thread.process.limits.soft(Resource::FileSize);
     let nonblocking = file.is_nonblocking();
@@ -125,8 +123,7 @@ pub fn pread_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]
     i64::try_from(offset).ok()?;
     let file = thread.file(descriptor as i32).ok()?;
     check_reads(&file).ok()?;
-    let behaviour = file.file();
-    if behaviour.is_generated() || !behaviour.is_seekable() {
+    if file.is_generated() || !file.is_seekable() {
         return None;
     }
     let mut sink = ShortRange::across(space, address, length, true)?;
@@ -143,9 +140,8 @@ pub fn pwrite_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6
     i64::try_from(offset).ok()?;
     let file = thread.file(descriptor as i32).ok()?;
     check_writes(&file).ok()?;
-    let behaviour = file.file();
     let is_synchronous = file.flags().contains(OpenFlags::DSYNC);
-    if is_synchronous || behaviour.is_generated() || !behaviour.is_seekable() {
+    if is_synchronous || file.is_generated() || !file.is_seekable() {
         return None;
     }
     let mut source = ShortRange::across(space, address, length, false)?;
@@ -273,7 +269,7 @@ fn check_writes(file: &OpenFile) -> Result<(), Errno> {
 fn check_seekable(file: &OpenFile) -> Result<(), Errno> {
     if file.is_path_only() {
         Err(Errno::EBADF)
-    } else if file.file().is_seekable() {
+    } else if file.is_seekable() {
         Ok(())
     } else {
         Err(Errno::ESPIPE)
@@ -282,7 +278,7 @@ fn check_seekable(file: &OpenFile) -> Result<(), Errno> {
 
 /// Sockets wait in their own ways, and their messages may be more than bytes.
 fn is_socket(file: &OpenFile) -> bool {
-    file.inode().kind() == NodeKind::Socket
+    file.kind() == NodeKind::Socket
 }
 
 /// The result of a transfer that moved `done` bytes before an error.
@@ -335,7 +331,7 @@ async fn read_all(call: &Call, file: &Arc<OpenFile>, sink: UserSink, spot: Spot)
                 }
             }
             // A part of a long text was made that is not the one wanted.
-            Err(Errno::EAGAIN) if file.file().is_generated() => {
+            Err(Errno::EAGAIN) if file.is_generated() => {
                 if breathe(call, file).await.is_err() {
                     break partly(done, Errno::ERESTARTSYS);
                 }
@@ -375,7 +371,7 @@ async fn write_whole(
     }
     let length = source.remaining();
     let mut source = source.in_pieces(piece_of(file));
-    let is_stream = !file.file().is_seekable();
+    let is_stream = !file.is_seekable();
     if !is_stream || length > PIPE_BUF || length == 0 {
         return write_all(call, file, &mut Supply::User(&mut source), spot).await;
     }
@@ -458,7 +454,7 @@ async fn write_in_turn(
     turn: &mut Turn,
 ) -> SysResult {
     let nonblocking = file.is_nonblocking() || spot.flags.contains(TransferFlags::NOWAIT);
-    let is_stream = !file.file().is_seekable();
+    let is_stream = !file.is_seekable();
     let size_limit = call.process().limits.soft(Resource::FileSize);
     let caller: &Thread = &call.thread;
     let transfer = Transfer { caller: Some(caller), nonblocking, size_limit, ..Transfer::PLAIN };
@@ -528,14 +524,14 @@ async fn write_in_turn(
 
 /// Bytes that a call moves before it gives the core to others. Devices may have to make theirs.
 fn piece_of(file: &OpenFile) -> u64 {
-    if file.inode().kind() == NodeKind::CharacterDevice { 64 << 10 } else { 1 << 20 }
+    if file.kind() == NodeKind::CharacterDevice { 64 << 10 } else { 1 << 20 }
 }
 
 /// Gives the core to others between two pieces of a long transfer. An error when it is to end early: the
 /// caller is killed, or has a signal and what it reads or writes is a device.
 async fn breathe(call: &Call, file: &OpenFile) -> Result<(), Interrupted> {
     task::yield_now().await;
-    let is_device = file.inode().kind() == NodeKind::CharacterDevice;
+    let is_device = file.kind() == NodeKind::CharacterDevice;
     let must_end = call.thread.is_killed() || (is_device && call.thread.has_attention());
     if must_end { Err(Interrupted) } else { Ok(()) }
 }
