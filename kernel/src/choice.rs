@@ -6,9 +6,9 @@ use base::time;
 use policy::choice::{Choice, Wanted};
 use policy::route::{self, CallPath, Paths};
 
+use crate::machine;
 use crate::process::Thread;
 use crate::trace::{self, What};
-use crate::machine;
 
 /// How a call goes now.
 pub struct Way {

@@ -246,8 +246,8 @@ impl UserContext for Context {
 
     fn fill_fpu(&mut self, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
         let state = self.state_mut();
-        let valid = fill(state)
-            && xsave::is_valid(state, FEATURES.components(), FEATURES.mxcsr_mask());
+        let valid =
+            fill(state) && xsave::is_valid(state, FEATURES.components(), FEATURES.mxcsr_mask());
         if !valid {
             self.reset_fpu();
         }

@@ -156,8 +156,7 @@ pub fn go_on_at_once(
     space: &AddressSpace,
 ) -> bool {
     let step = || catch(|| crate::signal::restore_frame_at_once(thread, context, space));
-    number == number::rt_sigreturn
-        && locks::during(number, thread.number(), step).unwrap_or(false)
+    number == number::rt_sigreturn && locks::during(number, thread.number(), step).unwrap_or(false)
 }
 
 /// The answer of one of the calls that tell who the caller is.

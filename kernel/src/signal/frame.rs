@@ -223,11 +223,7 @@ impl Draft {
     }
 
     /// All that is written, and where.
-    fn pieces<'a>(
-        &'a self,
-        state: &'a [u8],
-        frame: &'a SignalFrame,
-    ) -> [(VirtAddr, &'a [u8]); 5] {
+    fn pieces<'a>(&'a self, state: &'a [u8], frame: &'a SignalFrame) -> [(VirtAddr, &'a [u8]); 5] {
         let [head, software, tail, magic] = self.fpu.pieces(state, self.place.fpu);
         [head, software, tail, magic, (VirtAddr(self.place.frame), frame.as_bytes())]
     }
@@ -315,8 +311,8 @@ pub fn restore_at_once(
     space: &AddressSpace,
 ) -> bool {
     let mut frame = SignalFrame::new_zeroed();
-    let is_there = frame_address(context)
-        .is_ok_and(|address| space.get_now(address, frame.as_mut_bytes()));
+    let is_there =
+        frame_address(context).is_ok_and(|address| space.get_now(address, frame.as_mut_bytes()));
     if !is_there {
         return false;
     }

@@ -32,7 +32,9 @@ mod wait;
 
 pub use action::{ActionTable, Disposition, SharedActions, default_disposition, ignores};
 pub use deliver::{BeforeUser, before_user, force, note_restart, replaces_registers};
-pub use frame::{exchange_stack, restore as restore_frame, restore_at_once as restore_frame_at_once};
+pub use frame::{
+    exchange_stack, restore as restore_frame, restore_at_once as restore_frame_at_once,
+};
 pub use info::{SignalInfo, TrapCode};
 pub use process::ProcessSignals;
 pub use send::{discard_ignored, send_to_group, send_to_process, send_to_thread};

@@ -95,7 +95,8 @@ pub enum RestartBlock {
 }
 
 /// No alternate stack.
-pub(super) const NO_STACK: AlternateStack = AlternateStack { base: 0, flags: SS_DISABLE, padding: 0, size: 0 };
+pub(super) const NO_STACK: AlternateStack =
+    AlternateStack { base: 0, flags: SS_DISABLE, padding: 0, size: 0 };
 
 impl ThreadSignals {
     /// For the first thread of a process made by the kernel: nothing blocked.

@@ -101,7 +101,11 @@ pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]
         ShortRange::new(space, address, length)?
     };
     if file.is_generated() || !(file.is_seekable() || file.kind() == NodeKind::Fifo) {
-        return if is_socket(&file) { network::write_at_once(thread, &file, &mut source) } else { None };
+        return if is_socket(&file) {
+            network::write_at_once(thread, &file, &mut source)
+        } else {
+            None
+        };
     }
     let size_limit = thread.process.limits.soft(Resource::FileSize);
     let nonblocking = file.is_nonblocking();
