@@ -66,15 +66,20 @@ static void enter_own_directory(int worker)
         fail("the directory of a worker", errno);
 }
 
-/* Waits for the end of a child and kills it when that takes too long; its status. */
-static int wait_with_patience(pid_t child, int64_t patience_ns)
+/* Waits for the end of a user's process and kills it when that takes too long; its status. One that stands for a
+ * tracer just before its end cannot be killed any more: then the tracer is, which is another one of the user's. */
+static int wait_with_patience(pid_t child, int64_t patience_ns, unsigned user)
 {
-    int64_t start = now_ns();
+    int64_t start = now_ns(), patience_with_tracers_ns = patience_ns + 2000000000;
     int status;
     while (waitpid(child, &status, WNOHANG) == 0) {
         struct timespec pause = {0, 2000000};
         if (now_ns() - start > patience_ns)
             kill(child, SIGKILL);
+        if (now_ns() - start > patience_with_tracers_ns) {
+            kill_user(user);
+            patience_with_tracers_ns += 2000000000;
+        }
         nanosleep(&pause, NULL);
     }
     return status;
@@ -90,7 +95,7 @@ static void check_promises_as(unsigned user, uint64_t round)
         check_promises();
         _exit(0);
     }
-    int status = wait_with_patience(checker, 1000000000);
+    int status = wait_with_patience(checker, 1000000000, user);
     if (WIFEXITED(status) && WEXITSTATUS(status) != 0) {
         note("a promise to a victim was broken", (long)round);
         shared->failed = 1;
@@ -143,7 +148,7 @@ static void work(int worker, uint64_t seed)
         random_state = victim_seed ^ 0x5555;
         int64_t patience_ns = (int64_t)(10 + random_below(random_below(4) ? 80 : 400)) * 1000000;
         /* A caller goes through hundreds of calls, of which some wait until they are interrupted. */
-        wait_with_patience(victim, shared->calls_all ? patience_ns * 8 : patience_ns);
+        wait_with_patience(victim, shared->calls_all ? patience_ns * 8 : patience_ns, user_of(worker));
         me->dropped = 0;
         if (round % 3 == 0)
             check_promises_as(user_of(worker), round);

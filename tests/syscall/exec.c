@@ -595,6 +595,53 @@ CASE(vfork_and_exec)
     CHECK_EXITED(child, ENOENT);
 }
 
+/* The end of a child that the former program made comes by this signal; 0 when there is none. */
+CASE(show_signal_of_child)
+{
+    char text[40];
+    int number = 0;
+    sigset_t set;
+    struct timespec patience = {20, 0};
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGCHLD);
+    if (close(41) == 0)
+        number = sigtimedwait(&set, NULL, &patience);
+    snprintf(text, sizeof text, "# %d\n", number);
+    harness_put(text);
+}
+
+/* Who made a child to send it a signal must not send that to another program, which may do more. */
+CASE(children_tell_a_new_program_by_sigchld)
+{
+    int ends[2], output[2];
+    sigset_t set;
+    char text[100] = {0};
+    CHECK_OK(pipe(ends));
+    CHECK_OK(pipe(output));
+    pid_t former = fork_or_fail();
+    if (former == 0) {
+        char *words[] = {"exec", "--no-fork", "show_signal_of_child", NULL};
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR1);
+        sigaddset(&set, SIGCHLD);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+        dup2(ends[1], 41);
+        close(ends[1]);
+        if (syscall(SYS_clone, SIGUSR1, 0, 0, 0, 0) == 0) {
+            close(41);
+            _exit((int)read(ends[0], text, 1));
+        }
+        dup2(output[1], 1);
+        execve("/proc/self/exe", words, no_words);
+        _exit(1);
+    }
+    close(ends[1]);
+    CHECK_EXITED(former, 0);
+    CHECK(read(output[0], text, sizeof text - 1) > 0);
+    CHECK_STR(text, "# 17\nok show_signal_of_child\n");
+}
+
 CASE(exec_many_times)
 {
     char *words[] = {"exec", "--list", NULL};

@@ -367,6 +367,7 @@ fn become_program(thread: &Arc<Thread>, space: Arc<AddressSpace>, decision: Deci
     process.signals.after_exec();
     thread.signals.after_exec();
     process.exit_signal.store(Signal::SIGCHLD.number(), Ordering::Relaxed);
+    process.executions.fetch_add(1, Ordering::Relaxed);
     process.has_executed.store(true, Ordering::Relaxed);
     let gains = thread.credentials().hides_from(&credentials);
     if is_secure || gains {

@@ -201,9 +201,12 @@ fn tell_parent(process: &Arc<Process>, status: u32) -> bool {
     if parent.pid == INIT {
         return false;
     }
-    let Some(exit_signal) = Signal::new(process.exit_signal.load(Ordering::Relaxed)) else {
-        return true;
-    };
+    // A new program of the parent's, which may do more, has not asked for that signal.
+    let executions = parent.executions.load(Ordering::Relaxed);
+    let is_asked_for = process.parent_executions.load(Ordering::Relaxed) == executions;
+    let number = process.exit_signal.load(Ordering::Relaxed);
+    let number = if is_asked_for { number } else { Signal::SIGCHLD.number() };
+    let Some(exit_signal) = Signal::new(number) else { return true };
     let mut stays = true;
     let mut is_wanted = true;
     if exit_signal == Signal::SIGCHLD {

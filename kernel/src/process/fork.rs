@@ -321,12 +321,13 @@ fn make_process(parent: &Thread, pid: Pid, request: &CloneRequest) -> Process {
         old.signals.inherit(request.has(CLONE_SIGHAND))
     };
     let process = Process::new(pid, signals, old.limits.duplicate());
-    let exit_signal = if request.has(CLONE_PARENT) {
-        old.exit_signal.load(Ordering::Relaxed)
+    let (exit_signal, executions) = if request.has(CLONE_PARENT) {
+        (old.exit_signal.load(Ordering::Relaxed), &old.parent_executions)
     } else {
-        request.exit_signal
+        (request.exit_signal, &old.executions)
     };
     process.exit_signal.store(exit_signal, Ordering::Relaxed);
+    process.parent_executions.store(executions.load(Ordering::Relaxed), Ordering::Relaxed);
     let has_left = old.has_left_terminal.load(Ordering::Relaxed);
     process.has_left_terminal.store(has_left, Ordering::Relaxed);
     for (new, old) in

@@ -50,8 +50,12 @@ pub struct Process {
     pub ended_transfers: TransferCounters,
     /// Time and faults of children that were waited for.
     pub ended_children: UsageCounters,
-    /// Signal that the parent gets at the end; 0 for none.
+    /// Signal that the parent gets at the end, if it still runs the program that asked for it; 0 for none.
     pub exit_signal: AtomicI32,
+    /// Programs that it has executed.
+    pub executions: AtomicU32,
+    /// As many the parent had executed when the process was made.
+    pub parent_executions: AtomicU32,
     /// Orphaned descendants become its children.
     pub is_subreaper: AtomicBool,
     /// It wants no huge pages; there are none.
@@ -286,6 +290,8 @@ impl Process {
             ended_transfers: TransferCounters::default(),
             ended_children: UsageCounters::default(),
             exit_signal: AtomicI32::new(0),
+            executions: AtomicU32::new(0),
+            parent_executions: AtomicU32::new(0),
             is_subreaper: AtomicBool::new(false),
             refuses_huge_pages: AtomicBool::new(false),
             machine_check_policy: AtomicU32::new(2),

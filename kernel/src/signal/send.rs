@@ -157,7 +157,8 @@ fn choose(threads: &[Arc<Thread>], signal: Signal) -> Option<&Arc<Thread>> {
 }
 
 /// Sends a thread to the delivery of a signal that it accepts. A signal that will end the process
-/// ends all threads at once, whatever uninterruptible thing they wait for.
+/// ends all threads at once, whatever uninterruptible thing they wait for; one that has no effect
+/// disturbs nobody.
 fn wake_for(process: &Arc<Process>, thread: &Arc<Thread>, signal: Signal) {
     if process.signals.is_stopping() && !thread.signals.passes_stop() {
         // It is taken when the process continues.
@@ -166,6 +167,10 @@ fn wake_for(process: &Arc<Process>, thread: &Arc<Thread>, signal: Signal) {
     if !thread.signals.waits_for(signal) && !thread.restrictions.is_traced() {
         let action = process.signals.actions().get(signal);
         let fate = disposition(signal, &action);
+        if fate == Disposition::Ignore {
+            // It was blocked when it was sent, and is not any more.
+            return discard(process, core::slice::from_ref(thread), SignalSet::of(signal));
+        }
         if fate == Disposition::Terminate && !dump::would_dump(thread, signal) {
             process.request_group_exit(death_status(signal));
             return;

@@ -114,6 +114,24 @@ fn an_ignored_signal_is_dropped_unless_blocked() {
 }
 
 #[test]
+fn an_ignored_signal_that_was_kept_for_one_thread_disturbs_no_other() {
+    let first = settled(testing::process());
+    let second = settled(testing::thread_beside(&first));
+    set_mask(&first, SignalSet::of(Signal::SIGCHLD));
+    send_to_process(&first.process, kill(Signal::SIGCHLD)).unwrap();
+    assert!(!first.has_attention() && !second.has_attention());
+    assert!(first.process.signals.pending().is_empty());
+}
+
+#[test]
+fn attention_without_a_reason_ends_no_wait() {
+    let thread = settled(testing::process());
+    thread.signals.raise_attention();
+    assert!(poll_once(interruptible(&*thread, pending::<()>())).is_pending());
+    assert!(!thread.has_attention());
+}
+
+#[test]
 fn a_fatal_signal_ends_all_threads_at_once() {
     let first = settled(testing::process());
     let second = settled(testing::thread_beside(&first));

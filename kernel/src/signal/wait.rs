@@ -19,7 +19,9 @@ pub trait Interruption {
     /// Whether there is a reason to end it.
     fn is_set(&self) -> bool;
     /// Finds out whether the reason still holds.
-    fn recalculate(&self) {}
+    fn recalculate(&self) -> bool {
+        self.is_set()
+    }
     /// Registers whom to wake when a reason comes up.
     fn set_waker(&self, waker: &Waker);
     /// Takes that back.
@@ -31,9 +33,9 @@ impl Interruption for Thread {
         self.signals.has_attention()
     }
 
-    fn recalculate(&self) {
+    fn recalculate(&self) -> bool {
         let state = self.signals.lock();
-        self.signals.recalculate(&state, &self.process.signals);
+        self.signals.recalculate(&state, &self.process.signals)
     }
 
     fn set_waker(&self, waker: &Waker) {
@@ -78,7 +80,6 @@ async fn until<F: Future, I: Interruption>(
         if interruption.is_set() {
             registered.active = true;
             interruption.set_waker(context.waker());
-            interruption.recalculate();
             if ends(interruption) {
                 return Poll::Ready(Err(Interrupted));
             }
@@ -95,7 +96,7 @@ pub async fn interruptible<F: Future>(
     interruption: &impl Interruption,
     future: F,
 ) -> Result<F::Output, Interrupted> {
-    until(interruption, future, Interruption::is_set).await
+    until(interruption, future, Interruption::recalculate).await
 }
 
 /// As [`interruptible`], but only the end of the thread ends the wait.
