@@ -9,12 +9,12 @@ use abi::fs::{OpenFlags, PollEvents};
 use abi::socket::{UserCredentials, request};
 use base::io::{Sink, Source};
 use fs::anonymous::AnonymousInode;
-use fs::file::{File, IoctlAnswer, Transfer};
+use fs::file::{File, IoctlAnswer, Reason, Transfer};
 use fs::poll::PollTable;
 use fs::{Caller, Identity, OpenFile};
 use net::Socket;
 use net::rights::{Passed, References, discard};
-use net::socket::{Incoming, Outgoing, Peer, Receive};
+use net::socket::{Incoming, Outgoing, Peer, Receive, Urged};
 use net::unix::UnixSocket;
 
 use crate::process::Thread;
@@ -34,9 +34,22 @@ pub fn open_file(
     flags: OpenFlags,
 ) -> Result<Arc<OpenFile>, Errno> {
     let location = AnonymousInode::socket_location(identity.user, identity.group);
-    socket.attach(location.inode.id().number);
-    let file = Arc::new(SocketFile { socket });
-    OpenFile::new(file, location, OpenFlags::RDWR | (flags & OpenFlags::NONBLOCK))
+    let number = location.inode.id().number;
+    let file = Arc::new(SocketFile { socket: socket.clone() });
+    let open = OpenFile::new(file, location, OpenFlags::RDWR | (flags & OpenFlags::NONBLOCK))?;
+    socket.attach(number, Some(Arc::new(UrgedFile(Arc::downgrade(&open)))));
+    Ok(open)
+}
+
+/// The owner of a socket's file is told of urgent data.
+struct UrgedFile(Weak<OpenFile>);
+
+impl Urged for UrgedFile {
+    fn urge(&self) {
+        if let Some(open) = self.0.upgrade() {
+            open.signal_owner(0, Reason::Urgent);
+        }
+    }
 }
 
 /// The socket behind a file; `ENOTSOCK` when there is none.
@@ -103,7 +116,7 @@ impl File for SocketFile {
 
     fn ioctl_input(&self, request: u32) -> Result<usize, Errno> {
         match request {
-            request::SIOCINQ | request::SIOCOUTQ => Ok(0),
+            request::SIOCINQ | request::SIOCOUTQ | request::SIOCATMARK => Ok(0),
             _ => Err(Errno::ENOTTY),
         }
     }
@@ -118,6 +131,7 @@ impl File for SocketFile {
         let count = match request {
             request::SIOCINQ => self.socket.unread()?,
             request::SIOCOUTQ => self.socket.unsent(),
+            request::SIOCATMARK => usize::from(self.socket.is_at_mark()),
             _ => return Err(Errno::ENOTTY),
         };
         Ok(IoctlAnswer::bytes(&i32::try_from(count).unwrap_or(i32::MAX).to_ne_bytes()))

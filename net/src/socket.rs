@@ -99,6 +99,8 @@ pub struct Outgoing {
     pub is_explicit: bool,
     /// Open files, gone once they are sent.
     pub rights: Option<Box<Rights>>,
+    /// The last byte is urgent (`MSG_OOB`).
+    pub is_urgent: bool,
     /// The part of a record that has been read.
     gathered: Vec<u8>,
 }
@@ -112,6 +114,7 @@ impl Outgoing {
             credentials,
             is_explicit: false,
             rights: None,
+            is_urgent: false,
             gathered: Vec::new(),
         }
     }
@@ -186,6 +189,12 @@ pub struct Incoming {
     pub is_complete: bool,
 }
 
+/// Who is told when urgent data come to a socket.
+pub trait Urged: Send + Sync {
+    /// They have come. Called with no lock held.
+    fn urge(&self);
+}
+
 /// A socket.
 pub trait Socket: Send + Sync + Any {
     /// `AF_…`
@@ -225,6 +234,16 @@ pub trait Socket: Send + Sync + Any {
         how: Receive,
         message: &mut Incoming,
     ) -> Result<usize, Errno>;
+    /// The urgent byte, which is left there when it is only looked at. `EINVAL` when there is none, or when it is
+    /// received in line.
+    fn receive_urgent(&self, peek: bool) -> Result<u8, Errno> {
+        let _ = peek;
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Whether the next byte is the urgent one, or the one that came after it.
+    fn is_at_mark(&self) -> bool {
+        false
+    }
     /// Which events are there.
     fn poll(&self, events: PollEvents) -> PollEvents;
     /// Woken when it may have become readable.
@@ -237,8 +256,8 @@ pub trait Socket: Send + Sync + Any {
     fn unread(&self) -> Result<usize, Errno>;
     /// Bytes on their way, as `SIOCOUTQ`.
     fn unsent(&self) -> usize;
-    /// The socket has a file with this inode number.
-    fn attach(&self, inode: u64);
+    /// The socket has a file with this inode number. `owner` is told of urgent data.
+    fn attach(&self, inode: u64, owner: Option<Arc<dyn Urged>>);
     /// Its file is gone.
     fn close(&self);
     /// The socket as its concrete type.

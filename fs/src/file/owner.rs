@@ -52,6 +52,8 @@ pub enum Reason {
     Message = 3,
     /// An error.
     Error = 4,
+    /// Urgent data came: `SIGURG`, whatever signal was chosen.
+    Urgent = 5,
     /// The other end is gone.
     HangUp = 6,
 }
@@ -64,6 +66,7 @@ impl Reason {
             Reason::Output => PollEvents::WRITABLE | PollEvents::WRBAND,
             Reason::Message => PollEvents::READABLE | PollEvents::MSG,
             Reason::Error => PollEvents::ERR,
+            Reason::Urgent => PollEvents::PRI,
             Reason::HangUp => PollEvents::HUP | PollEvents::ERR,
         }
     }

@@ -134,7 +134,7 @@ impl UnixSocket {
         state.waiting.push_back(near.clone());
         let listener = state.credentials.clone();
         drop(state);
-        self.readable.notify_all(PollEvents::READABLE);
+        self.readable.notify(PollEvents::READABLE);
         Ok((near, listener))
     }
 
@@ -248,7 +248,7 @@ impl UnixSocket {
         if let Some(peer) = peer.filter(|_| self.kind != Kind::Datagram) {
             let mut state = peer.state.lock();
             state.shut = Directions { receive: true, send: true };
-            if was_waiting || !queue.is_empty() {
+            if was_waiting || queue.iter().any(|message| !message.is_mark()) {
                 state.error = Some(Errno::ECONNRESET);
             }
             drop(state);

@@ -22,7 +22,7 @@ mod tests;
 use crate::option::Options;
 use crate::rights::Rights;
 use crate::socket::{
-    Address, Blocked, Directions, Incoming, Kind, Outgoing, Peer, Receive, Socket,
+    Address, Blocked, Directions, Incoming, Kind, Outgoing, Peer, Receive, Socket, Urged,
 };
 use abi::Errno;
 use abi::fs::PollEvents;
@@ -65,6 +65,8 @@ struct State {
     /// To whom messages go. Kept after it has closed, for its name.
     peer: Option<Arc<UnixSocket>>,
     queue: VecDeque<Message>,
+    /// A message of the queue is an urgent byte that nobody received.
+    has_urgent: bool,
     /// Connections that were not accepted yet.
     waiting: VecDeque<Arc<UnixSocket>>,
     /// Waiting connections are as many as this plus one at most; the same for messages of strangers.
@@ -91,6 +93,8 @@ pub struct UnixSocket {
     inode: AtomicU64,
     /// A file was made for it.
     is_attached: AtomicBool,
+    /// Who is told of urgent data.
+    owner: Once<Arc<dyn Urged>>,
     readable: Arc<WaitQueue>,
     writable: Arc<WaitQueue>,
     /// Where senders and connections wait for room in its queue.
@@ -146,6 +150,7 @@ impl UnixSocket {
             phase: Phase::Alone,
             peer: None,
             queue: VecDeque::new(),
+            has_urgent: false,
             waiting: VecDeque::new(),
             backlog: MOST_DATAGRAMS.load(Ordering::Relaxed),
             shut: Directions { receive: false, send: false },
@@ -164,6 +169,7 @@ impl UnixSocket {
             charged: AtomicUsize::new(0),
             inode: AtomicU64::new(0),
             is_attached: AtomicBool::new(false),
+            owner: Once::new(),
             readable: Arc::new(WaitQueue::new()),
             writable: Arc::new(WaitQueue::new()),
             room: Arc::new(WaitQueue::new()),
@@ -283,6 +289,14 @@ impl State {
         self.queue.len().max(self.waiting.len()) > self.backlog
     }
 
+    /// Whether the urgent byte is the next one, or was.
+    fn is_at_mark(&self) -> bool {
+        let mut messages = self.queue.iter();
+        let Some(first) = messages.next() else { return false };
+        let mut urgent_follows = || messages.next().is_some_and(Message::is_urgent);
+        first.is_urgent() || first.is_mark() && (!self.has_urgent || urgent_follows())
+    }
+
     fn shut_both(&self) -> bool {
         self.shut.receive && self.shut.send
     }
@@ -368,6 +382,14 @@ impl Socket for UnixSocket {
         }
     }
 
+    fn receive_urgent(&self, peek: bool) -> Result<u8, Errno> {
+        self.take_urgent(peek)
+    }
+
+    fn is_at_mark(&self) -> bool {
+        self.state.lock().is_at_mark()
+    }
+
     fn poll(&self, events: PollEvents) -> PollEvents {
         let mut ready = PollEvents::empty();
         let state = self.state.lock();
@@ -382,6 +404,9 @@ impl Socket for UnixSocket {
         }
         if !state.queue.is_empty() || !state.waiting.is_empty() {
             ready |= PollEvents::READABLE;
+        }
+        if state.has_urgent {
+            ready |= PollEvents::PRI;
         }
         if self.kind != Kind::Datagram && state.phase == Phase::Alone {
             ready |= PollEvents::HUP;
@@ -427,7 +452,11 @@ impl Socket for UnixSocket {
         self.charged.load(Ordering::Relaxed)
     }
 
-    fn attach(&self, inode: u64) {
+    fn attach(&self, inode: u64, owner: Option<Arc<dyn Urged>>) {
+        if let Some(owner) = owner {
+            // A socket has one file in its life.
+            self.owner.call_once(|| owner);
+        }
         self.inode.store(inode, Ordering::Relaxed);
         self.is_attached.store(true, Ordering::Relaxed);
     }

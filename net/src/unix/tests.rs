@@ -49,7 +49,7 @@ fn nobody() -> Peer {
 fn pair(kind: Kind) -> [Arc<File>; 2] {
     let (first, second) = UnixSocket::pair(kind, &nobody());
     for socket in [&first, &second] {
-        socket.attach(1);
+        socket.attach(1, None);
     }
     [first, second].map(|socket| Arc::new(File(socket)))
 }

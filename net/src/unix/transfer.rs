@@ -2,12 +2,12 @@
 
 use super::connect::wake_hopeful;
 use super::name;
-use super::{Phase, UnixSocket};
+use super::{Phase, State, UnixSocket};
 use crate::rights::{self, Rights};
 use crate::socket::{Address, Blocked, Incoming, Kind, Outgoing, Receive, Record};
 use abi::Errno;
 use abi::fs::PollEvents;
-use abi::socket::UserCredentials;
+use abi::socket::{UserCredentials, option};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -24,6 +24,17 @@ const TAIL: usize = 320;
 /// Bytes of a buffer for sending that no record may have.
 const RECORD_MARGIN: usize = 32;
 
+/// Whether a message is urgent data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Urgency {
+    /// It is not, or no longer because other such data have come.
+    None,
+    /// One byte that nobody received.
+    Pending,
+    /// It was received out of turn; its place is the mark.
+    Taken,
+}
+
 /// What is in the queue of the socket that shall receive it.
 pub(crate) struct Message {
     bytes: Vec<u8>,
@@ -33,6 +44,7 @@ pub(crate) struct Message {
     /// What it costs the sender.
     charge: usize,
     credentials: Option<UserCredentials>,
+    urgency: Urgency,
     pub(super) rights: Option<Box<Rights>>,
 }
 
@@ -40,6 +52,14 @@ impl Message {
     /// Bytes that were not received yet.
     pub(super) fn remaining(&self) -> usize {
         self.bytes.len() - self.start
+    }
+
+    pub(super) fn is_urgent(&self) -> bool {
+        self.urgency == Urgency::Pending
+    }
+
+    pub(super) fn is_mark(&self) -> bool {
+        self.urgency == Urgency::Taken
     }
 
     fn rest(&self, skipped: usize) -> &[u8] {
@@ -113,6 +133,7 @@ impl UnixSocket {
             sender: self.clone(),
             charge,
             credentials: tells.then_some(outgoing.credentials),
+            urgency: Urgency::None,
             rights: outgoing.rights.take(),
         }
     }
@@ -137,7 +158,12 @@ impl UnixSocket {
         }
         self.check_sending()?;
         let most = (self.options.send_buffer() / 2).saturating_sub(64).clamp(1, PIECE);
-        let length = length.min(most);
+        let mut length = length.min(most);
+        // The last byte goes by itself.
+        let is_urgent = outgoing.is_urgent && source.remaining() == 1;
+        if outgoing.is_urgent && !is_urgent {
+            length = length.min(source.remaining() - 1);
+        }
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(length).map_err(|_| Errno::ENOBUFS)?;
         bytes.resize(length, 0);
@@ -146,10 +172,17 @@ impl UnixSocket {
             return Ok(0);
         }
         bytes.truncate(count);
-        let message = me.message(bytes, outgoing, &peer);
+        let mut message = me.message(bytes, outgoing, &peer);
+        if is_urgent {
+            message.urgency = Urgency::Pending;
+        }
         match peer.enqueue(message) {
             Ok(()) => {
-                peer.readable.notify_all(PollEvents::READABLE);
+                if is_urgent && let Some(owner) = peer.owner.get() {
+                    owner.urge();
+                }
+                let urgent = if is_urgent { PollEvents::PRI } else { PollEvents::empty() };
+                peer.readable.notify(PollEvents::READABLE | urgent);
                 Ok(count)
             }
             Err((error, _)) => Err(error.into()),
@@ -164,6 +197,14 @@ impl UnixSocket {
         }
         if state.queue.try_reserve(1).is_err() {
             return Err((Errno::ENOBUFS, message));
+        }
+        if message.is_urgent() {
+            // There is one urgent byte at a time: earlier ones become ordinary ones.
+            if state.has_urgent {
+                let earlier = state.queue.iter_mut().find(|earlier| earlier.is_urgent());
+                earlier.into_iter().for_each(|earlier| earlier.urgency = Urgency::None);
+            }
+            state.has_urgent = true;
         }
         state.queue.push_back(message);
         Ok(())
@@ -252,7 +293,7 @@ impl UnixSocket {
             let message = me.message(bytes, outgoing, &receiver);
             return match receiver.enqueue(message) {
                 Ok(()) => {
-                    receiver.readable.notify_all(PollEvents::READABLE);
+                    receiver.readable.notify(PollEvents::READABLE);
                     Ok(length)
                 }
                 Err((error, _)) => Err(error.into()),
@@ -295,6 +336,16 @@ impl UnixSocket {
         let mut done = 0;
         loop {
             let mut state = self.state.lock();
+            if done == 0 || !state.ends_here() {
+                let skipped = state.skip_urgent(self.receives_in_line());
+                if skipped.is_some() {
+                    drop(state);
+                    drop(skipped);
+                    continue;
+                }
+            } else {
+                return Ok(done);
+            }
             let Some(message) = state.queue.front_mut() else {
                 drop(state);
                 return if done > 0 { Ok(done) } else { self.nothing() };
@@ -343,7 +394,16 @@ impl UnixSocket {
         }
         let mut skipped = self.peek_start() + incoming.peeked;
         let mut done = 0;
+        let in_line = self.receives_in_line();
         for message in &state.queue {
+            if message.is_urgent() {
+                if done > 0 {
+                    break;
+                }
+                if !in_line {
+                    continue;
+                }
+            }
             if skipped >= message.remaining() {
                 skipped -= message.remaining();
                 continue;
@@ -375,6 +435,35 @@ impl UnixSocket {
         }
         self.move_peek_start(done);
         Ok(done)
+    }
+
+    /// Whether urgent data are received among the others (`SO_OOBINLINE`).
+    fn receives_in_line(&self) -> bool {
+        self.options.is_on(option::SO_OOBINLINE)
+    }
+
+    /// Receives the urgent byte, which leaves a mark where it was.
+    pub(super) fn take_urgent(&self, peek: bool) -> Result<u8, Errno> {
+        if self.kind != Kind::Stream {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let mut state = self.state.lock();
+        if state.phase != Phase::Connected || self.receives_in_line() {
+            return Err(Errno::EINVAL);
+        }
+        let urgent = state.queue.iter_mut().find(|message| message.is_urgent());
+        let message = urgent.ok_or(Errno::EINVAL)?;
+        let byte = message.rest(0).first().copied().ok_or(Errno::EINVAL)?;
+        if peek {
+            return Ok(byte);
+        }
+        message.urgency = Urgency::Taken;
+        message.start = message.bytes.len();
+        let rights = message.rights.take();
+        state.has_urgent = false;
+        drop(state);
+        drop(rights);
+        Ok(byte)
     }
 
     /// Where looking begins.
@@ -504,6 +593,34 @@ impl UnixSocket {
         self.move_peek_start((length - skipped).min(sink.remaining()));
         incoming.record = Some(Record { bytes, start: skipped });
         Ok(length - skipped)
+    }
+}
+
+impl State {
+    /// Whether a reader who has got something stops before the first message: at urgent data, or where the last of
+    /// them were.
+    fn ends_here(&self) -> bool {
+        self.queue
+            .front()
+            .is_some_and(|first| first.is_urgent() || first.is_mark() && !self.has_urgent)
+    }
+
+    /// Removes the first message if a reader passes over it: a mark, or urgent data that nobody received in time.
+    /// Where they are received in line they become ordinary data.
+    fn skip_urgent(&mut self, in_line: bool) -> Option<Message> {
+        let first = self.queue.front_mut()?;
+        if first.is_mark() {
+            return self.queue.pop_front();
+        }
+        if !first.is_urgent() {
+            return None;
+        }
+        self.has_urgent = false;
+        if in_line {
+            first.urgency = Urgency::None;
+            return None;
+        }
+        self.queue.pop_front()
     }
 }
 

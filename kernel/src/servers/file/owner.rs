@@ -129,6 +129,11 @@ fn send(
     reason: Reason,
     deliver: impl Fn(SignalInfo) -> Result<(), Errno>,
 ) {
+    if reason == Reason::Urgent {
+        // A process that cannot be told looks when it receives.
+        let _ = deliver(SignalInfo::kernel(Signal::SIGURG));
+        return;
+    }
     if let Some(chosen) = Signal::new(signal) {
         // The codes of these signals mean something else.
         let has_codes = [
