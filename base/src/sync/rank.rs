@@ -48,6 +48,8 @@ classes! {
     PAIRS = 77;
     /// An inode; a parent before its child, with `lock_nested`.
     INODE = 80;
+    /// The files to whose end somebody writes.
+    FILE_ENDS = 84;
     /// The table of file locks.
     FILE_LOCKS = 85;
     /// The table of those who are told of files by signal.

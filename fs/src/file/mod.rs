@@ -106,6 +106,14 @@ pub trait File: Send + Sync + Any {
     fn append(&self, source: &mut dyn Source, transfer: Transfer) -> Result<(u64, usize), Errno> {
         self.write(0, source, transfer).map(|count| (0, count))
     }
+    /// Whether its kind can be read at all: `EINVAL` for every read if not, whatever else is wrong.
+    fn can_read(&self) -> bool {
+        true
+    }
+    /// Whether its kind can be written at all, as `can_read`.
+    fn can_write(&self) -> bool {
+        true
+    }
     /// Whether reads and writes happen at an offset; the same for as long as the file is there.
     fn is_seekable(&self) -> bool {
         false

@@ -60,6 +60,14 @@ impl File for ProcessFile {
         format!("Pid:\t{number}\nNSpid:\t{number}\n")
     }
 
+    fn can_read(&self) -> bool {
+        false
+    }
+
+    fn can_write(&self) -> bool {
+        false
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

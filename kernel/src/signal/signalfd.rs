@@ -120,6 +120,10 @@ impl File for SignalFile {
         format!("sigmask:\t{:016x}\n", self.set().0)
     }
 
+    fn can_write(&self) -> bool {
+        false
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -261,6 +261,10 @@ impl File for TimerFile {
         )
     }
 
+    fn can_write(&self) -> bool {
+        false
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

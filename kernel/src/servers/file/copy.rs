@@ -90,11 +90,16 @@ pub async fn sendfile(call: &Call) -> SysResult {
     if !to_file.flags().writes() {
         return Err(Errno::EBADF);
     }
-    if !from_file.file().is_seekable() || to_file.flags().contains(OpenFlags::APPEND) {
+    if !from_file.file().is_seekable() {
         return Err(Errno::EINVAL);
     }
     let count = usize::try_from(call.argument(3)).unwrap_or(usize::MAX).min(MAX_TRANSFER);
-    if let Some(end) = pipe_end(&to_file) {
+    let pipe = pipe_end(&to_file);
+    // To a pipe, the flag means nothing.
+    if pipe.is_none() && to_file.flags().contains(OpenFlags::APPEND) {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(end) = pipe {
         if count == 0 {
             return Ok(0);
         }

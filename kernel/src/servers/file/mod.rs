@@ -3,6 +3,7 @@
 //! | module | calls |
 //! |---|---|
 //! | `transfer` | read, write and their vectored and positioned kin |
+//! | `append` | how what one call appends stays together |
 //! | `copy` | sendfile, copy_file_range |
 //! | `splice` | splice, tee, vmsplice |
 //! | `descriptor` | open, close, dup, pipe, memfd_create |
@@ -26,6 +27,7 @@
 //! The file system never waits. Where a call has to, `support::ready` waits for the file's readiness
 //! with no lock held, and the call tries again.
 
+mod append;
 mod asynchronous;
 mod attributes;
 mod block;

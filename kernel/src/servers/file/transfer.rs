@@ -15,6 +15,7 @@ use base::{task, time};
 use fs::file::Transfer;
 use fs::{NodeKind, OpenFile, pending};
 
+use super::append;
 use super::support::{NotReady, Turn, after_write, raise, ready_in_turn};
 use crate::call::{Call, SysResult};
 use crate::memory::{AddressSpace, ShortRange, UserSink, UserSource};
@@ -110,6 +111,7 @@ pub fn write_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6]
     let size_limit = thread.process.limits.soft(Resource::FileSize);
     let nonblocking = file.is_nonblocking();
     let transfer = Transfer { caller: Some(thread), nonblocking, size_limit, ..Transfer::PLAIN };
+    let _end = append::try_hold(&file).ok()?;
     let count = file.write(&mut source, transfer).ok()?;
     if count == 0 && source.is_stopped() {
         return None;
@@ -154,6 +156,7 @@ pub fn pwrite_at_once(thread: &Thread, space: &AddressSpace, arguments: &[u64; 6
     let nonblocking = file.is_nonblocking();
     let transfer = Transfer { caller: Some(thread), nonblocking, size_limit, ..Transfer::PLAIN };
     let appends = file.flags().contains(OpenFlags::APPEND);
+    let _end = append::try_hold(&file).ok()?;
     let count = file.write_at(offset, &mut source, transfer, appends).ok()?;
     if count == 0 && source.is_stopped() {
         return None;
@@ -262,12 +265,18 @@ pub(super) async fn write_vectors_at(
 
 fn check_reads(file: &OpenFile) -> Result<(), Errno> {
     let flags = file.flags();
-    if flags.reads() && !flags.contains(OpenFlags::PATH) { Ok(()) } else { Err(Errno::EBADF) }
+    if !flags.reads() || flags.contains(OpenFlags::PATH) {
+        return Err(Errno::EBADF);
+    }
+    if file.file().can_read() { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 fn check_writes(file: &OpenFile) -> Result<(), Errno> {
     let flags = file.flags();
-    if flags.writes() && !flags.contains(OpenFlags::PATH) { Ok(()) } else { Err(Errno::EBADF) }
+    if !flags.writes() || flags.contains(OpenFlags::PATH) {
+        return Err(Errno::EBADF);
+    }
+    if file.file().can_write() { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 fn check_seekable(file: &OpenFile) -> Result<(), Errno> {
@@ -462,6 +471,7 @@ async fn write_in_turn(
     let size_limit = call.process().limits.soft(Resource::FileSize);
     let caller: &Thread = &call.thread;
     let transfer = Transfer { caller: Some(caller), nonblocking, size_limit, ..Transfer::PLAIN };
+    let _end = append::hold(caller, file, appends(file, spot)).await?;
     let mut done = 0;
     loop {
         if let Err(error) = file.admit(caller, true) {
@@ -540,6 +550,12 @@ async fn breathe(call: &Call, file: &OpenFile) -> Result<(), Interrupted> {
     if must_end { Err(Interrupted) } else { Ok(()) }
 }
 
+fn appends(file: &OpenFile, spot: Spot) -> bool {
+    spot.flags.contains(TransferFlags::APPEND)
+        || (file.flags().contains(OpenFlags::APPEND)
+            && !spot.flags.contains(TransferFlags::NOAPPEND))
+}
+
 fn write_once(
     file: &OpenFile,
     source: &mut dyn Source,
@@ -547,9 +563,7 @@ fn write_once(
     done: usize,
     transfer: Transfer,
 ) -> Result<usize, Errno> {
-    let appends = spot.flags.contains(TransferFlags::APPEND)
-        || (file.flags().contains(OpenFlags::APPEND)
-            && !spot.flags.contains(TransferFlags::NOAPPEND));
+    let appends = appends(file, spot);
     match spot.offset {
         None => file.write_as(source, transfer, appends),
         Some(offset) => {
