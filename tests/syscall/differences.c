@@ -1,9 +1,15 @@
 /* Rules of Linux that an implementation easily gets wrong: clamping before overlap, which error comes
  * first, whom sockets and terminals tell of what. */
 #include "harness.h"
+#include <sched.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <termios.h>
@@ -209,4 +215,184 @@ CASE(who_gives_its_terminal_up)
         _exit(0);
     }
     CHECK_EXITED(leader, 0);
+}
+
+CASE(sendfile_to_a_pipe_that_appends)
+{
+    scratch();
+    int from = file_with("file", "0123456789", 10);
+    CHECK_OK(mkfifo("fifo", 0600));
+    int fifo = open("fifo", O_RDWR | O_APPEND | O_NONBLOCK);
+    CHECK_OK(fifo);
+    CHECK_EQ(lseek(from, 0, SEEK_SET), 0);
+    CHECK_EQ(sendfile(fifo, from, NULL, 10), 10);
+    int to = open("to", O_WRONLY | O_CREAT | O_APPEND, 0600);
+    CHECK_ERRNO(sendfile(to, from, NULL, 10), EINVAL);
+}
+
+CASE(what_cannot_be_written_refuses_even_nothing)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    int files[] = {signalfd(-1, &none, SFD_NONBLOCK), timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK), epoll_create1(0)};
+    struct iovec part = {"", 0}, bad = {BAD_LOW, 8};
+    for (unsigned i = 0; i < sizeof files / sizeof *files; i++) {
+        CHECK_OK(files[i]);
+        CHECK_ERRNO(write(files[i], "", 0), EINVAL);
+        CHECK_ERRNO(writev(files[i], &part, 1), EINVAL);
+        CHECK_ERRNO(writev(files[i], NULL, 0), EINVAL);
+        CHECK_ERRNO(writev(files[i], &bad, 1), EINVAL);
+        CHECK_ERRNO(write(files[i], BAD_LOW, 8), EINVAL);
+    }
+    CHECK_ERRNO(readv(files[2], &part, 1), EINVAL);
+    CHECK_EQ(readv(files[0], &part, 1), 0);
+}
+
+/* What a writer of the case below appends: blocks of its own letter, larger than what is moved at a time. */
+enum { BLOCK = 1300000, BLOCKS = 3, WRITERS = 3 };
+
+static void append_blocks(int letter)
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        /* Pages that are missing stop a transfer half-way. */
+        char *block = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(block != MAP_FAILED);
+        memset(block, letter, BLOCK);
+        int fd = open("file", O_WRONLY | O_APPEND);
+        CHECK_EQ(write(fd, block, BLOCK), BLOCK);
+        CHECK_OK(close(fd));
+        CHECK_OK(munmap(block, BLOCK));
+    }
+}
+
+CASE(long_appends_stay_whole)
+{
+    scratch();
+    close(file_with("file", "", 0));
+    pid_t writers[WRITERS];
+    for (int i = 0; i < WRITERS; i++) {
+        writers[i] = fork_or_fail();
+        if (writers[i] == 0) {
+            append_blocks('a' + i);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        int status;
+        CHECK_EQ(waitpid(writers[i], &status, 0), writers[i]);
+        CHECK_EQ(status, 0);
+    }
+    int fd = open("file", O_RDONLY);
+    CHECK_EQ(lseek(fd, 0, SEEK_END), (off_t)BLOCK * BLOCKS * WRITERS);
+    char *all = mmap(NULL, (size_t)BLOCK * BLOCKS * WRITERS, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(all != MAP_FAILED);
+    for (int block = 0; block < BLOCKS * WRITERS; block++) {
+        const char *start = all + (size_t)block * BLOCK;
+        CHECK(memcmp(start, start + 1, BLOCK - 1) == 0);
+    }
+}
+
+/* Children that each take one byte from a socket, or one connection, and end. */
+enum { TAKERS = 4 };
+
+static void expect_all(const pid_t *takers)
+{
+    for (int i = 0; i < TAKERS; i++) {
+        int status;
+        CHECK_EQ(waitpid(takers[i], &status, 0), takers[i]);
+        CHECK_EQ(status, 0);
+    }
+}
+
+static void wait_until_asleep(const pid_t *takers)
+{
+    for (int i = 0; i < TAKERS; i++) {
+        char path[64], text[256];
+        const char *state;
+        snprintf(path, sizeof path, "/proc/%d/stat", takers[i]);
+        do {
+            int fd = open(path, O_RDONLY);
+            ssize_t length = read(fd, text, sizeof text - 1);
+            CHECK(length > 0);
+            text[length] = 0;
+            CHECK_OK(close(fd));
+            state = strrchr(text, ')');
+            CHECK(state);
+            sched_yield();
+        } while (state[2] != 'S');
+    }
+}
+
+CASE(bytes_that_come_at_once_reach_all_who_wait)
+{
+    int ends[2];
+    pid_t takers[TAKERS];
+    CHECK_OK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+    for (int i = 0; i < TAKERS; i++) {
+        takers[i] = fork_or_fail();
+        if (takers[i] == 0) {
+            char byte;
+            CHECK_EQ(recv(ends[1], &byte, 1, 0), 1);
+            _exit(0);
+        }
+    }
+    wait_until_asleep(takers);
+    CHECK_EQ(send(ends[0], "abcd", TAKERS, 0), TAKERS);
+    expect_all(takers);
+}
+
+CASE(the_end_reaches_all_who_wait)
+{
+    int ends[2];
+    pid_t takers[TAKERS];
+    CHECK_OK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+    for (int i = 0; i < TAKERS; i++) {
+        takers[i] = fork_or_fail();
+        if (takers[i] == 0) {
+            char byte;
+            CHECK_OK(close(ends[0]));
+            CHECK_EQ(recv(ends[1], &byte, 1, 0), 0);
+            _exit(0);
+        }
+    }
+    wait_until_asleep(takers);
+    CHECK_OK(shutdown(ends[0], SHUT_WR));
+    expect_all(takers);
+}
+
+CASE(each_of_several_in_accept_gets_a_connection)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    pid_t takers[TAKERS];
+    scratch();
+    strcpy(name.sun_path, "listener");
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0), clients[TAKERS];
+    CHECK_OK(bind(listener, (struct sockaddr *)&name, sizeof name));
+    CHECK_OK(listen(listener, TAKERS));
+    for (int i = 0; i < TAKERS; i++) {
+        takers[i] = fork_or_fail();
+        if (takers[i] == 0) {
+            CHECK_OK(accept(listener, NULL, NULL));
+            _exit(0);
+        }
+    }
+    wait_until_asleep(takers);
+    /* One who is killed while it waits takes nothing with it. */
+    CHECK_OK(kill(takers[0], SIGKILL));
+    CHECK_OK(clients[0] = socket(AF_UNIX, SOCK_STREAM, 0));
+    CHECK_OK(connect(clients[0], (struct sockaddr *)&name, sizeof name));
+    CHECK_EQ(waitpid(takers[0], NULL, 0), takers[0]);
+    takers[0] = fork_or_fail();
+    if (takers[0] == 0) {
+        CHECK_OK(accept(listener, NULL, NULL));
+        _exit(0);
+    }
+    /* Should the one that was killed have got it nevertheless, another follows. */
+    for (int i = 1; i < TAKERS; i++) {
+        CHECK_OK(clients[i] = socket(AF_UNIX, SOCK_STREAM, 0));
+        CHECK_OK(connect(clients[i], (struct sockaddr *)&name, sizeof name));
+    }
+    int spare = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK_OK(connect(spare, (struct sockaddr *)&name, sizeof name));
+    expect_all(takers);
 }

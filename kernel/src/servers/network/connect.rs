@@ -12,7 +12,7 @@ use net::socket::{Address, Blocked, Directions, Kind};
 use net::unix::{Name, UnixSocket};
 
 use super::super::file::support::Start;
-use super::{Handle, Patience, address, attempt};
+use super::{Handle, Patience, address, attempt, attempt_to_take};
 use crate::call::{Call, SysResult};
 use crate::process::Resource;
 use crate::socket;
@@ -147,7 +147,7 @@ pub async fn accept(call: &Call, bits: i32) -> SysResult {
         Err(Errno::EAGAIN) => Err(Blocked::until(listener.readable())),
         result => result.map_err(Blocked::from),
     };
-    let connection = attempt(call, &patience, take).await?;
+    let connection = attempt_to_take(call, &patience, &listener, take).await?;
     let accepted = socket::open_file(connection.clone(), &call.thread.identity(), flags)?;
     if call.argument(1) != 0 {
         let name = connection.peer_name().unwrap_or_else(|_| net::unix::unnamed());

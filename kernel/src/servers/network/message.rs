@@ -16,7 +16,7 @@ use net::rights::discard;
 use net::socket::{Address, Blocked, Incoming, Kind, Outgoing, Receive, Record};
 
 use super::super::file::support::raise;
-use super::{Handle, Patience, address, attempt, control};
+use super::{Handle, Patience, address, attempt, attempt_to_take, control};
 use crate::call::{Call, Pace, SysResult};
 use crate::memory::{ShortRange, UserSink, UserSource};
 use crate::process::Thread;
@@ -40,11 +40,14 @@ async fn send(
     mut outgoing: Outgoing,
     flags: MessageFlags,
 ) -> SysResult {
-    if flags.contains(MessageFlags::OOB) {
-        return Err(Errno::EOPNOTSUPP);
-    }
     let socket = &handle.socket;
     let is_stream = socket.kind() == Kind::Stream;
+    if flags.contains(MessageFlags::OOB) {
+        if !is_stream || source.remaining() == 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        outgoing.is_urgent = true;
+    }
     let is_nonblocking = handle.file.is_nonblocking() || flags.contains(MessageFlags::DONTWAIT);
     let patience = Patience::new(is_nonblocking, &socket.options().send_limit);
     let mut done = 0;
@@ -285,8 +288,16 @@ async fn receive_bytes(
     let socket = &handle.socket;
     let options = socket.options();
     if flags.contains(MessageFlags::OOB) {
-        let is_stream = socket.kind() == Kind::Stream;
-        return Err(if is_stream { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+        let byte = socket.receive_urgent(flags.contains(MessageFlags::PEEK))?;
+        received.flags |= MessageFlags::OOB;
+        received.count = 1;
+        while sink.write(&[byte]) == 0 {
+            if sink.remaining() == 0 {
+                return Err(Errno::EFAULT);
+            }
+            sink.fault_in_next().await?;
+        }
+        return Ok(());
     }
     let is_nonblocking = handle.file.is_nonblocking() || flags.contains(MessageFlags::DONTWAIT);
     let patience = Patience::new(is_nonblocking, &options.receive_limit);
@@ -310,7 +321,7 @@ async fn receive_bytes(
             Err(Errno::EAGAIN) => Err(Blocked::until(socket.readable())),
             result => result.map_err(Blocked::from),
         };
-        let count = match attempt(call, &patience, take).await {
+        let count = match attempt_to_take(call, &patience, socket, take).await {
             Ok(count) => count,
             Err(_) if received.count > 0 => return Ok(()),
             Err(error) => return Err(error),

@@ -24,7 +24,7 @@ use abi::fs::PollEvents;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use base::time::{self, with_deadline};
-use base::wait::{Kind, Target};
+use base::wait::{Kind, Registration, Target, WaitQueue};
 use fs::OpenFile;
 use net::Socket;
 use net::option::Limit;
@@ -101,31 +101,74 @@ impl Patience {
 async fn attempt<T>(
     call: &Call,
     patience: &Patience,
+    act: impl FnMut() -> Result<T, Blocked>,
+) -> Result<T, Errno> {
+    attempt_as(call, patience, Kind::Watcher, act, || false).await
+}
+
+/// As `attempt`, for one who takes what comes to a socket: of several who wait for that one is woken. Who has
+/// waited and leaves something behind passes the wake-up on.
+async fn attempt_to_take<T>(
+    call: &Call,
+    patience: &Patience,
+    socket: &Arc<dyn Socket>,
+    act: impl FnMut() -> Result<T, Blocked>,
+) -> Result<T, Errno> {
+    let has_more = || !socket.poll(PollEvents::READABLE).is_empty();
+    attempt_as(call, patience, Kind::Taker, act, has_more).await
+}
+
+async fn attempt_as<T>(
+    call: &Call,
+    patience: &Patience,
+    kind: Kind,
     mut act: impl FnMut() -> Result<T, Blocked>,
+    has_more: impl Fn() -> bool,
 ) -> Result<T, Errno> {
     match act() {
         Ok(value) => return Ok(value),
         Err(Blocked { room: Some(_), .. }) if !patience.is_nonblocking => {}
         Err(blocked) => return Err(blocked.errno),
     }
-    let mut place = None;
+    let wanted = if kind == Kind::Taker { PollEvents::READABLE } else { PollEvents::all() };
+    let mut place: Option<(Arc<WaitQueue>, Registration)> = None;
+    let mut has_waited = false;
     let wait = poll_fn(|context| {
-        place = None;
+        let mut is_fresh = false;
+        if let Some((_, registration)) = &mut place {
+            if kind == Kind::Taker && registration.still_waits(context.waker()) {
+                return Poll::Pending;
+            }
+            // What it was told is looked at below.
+            registration.settle();
+            has_waited = true;
+        }
         loop {
-            match act() {
-                Ok(value) => return Poll::Ready(Ok(value)),
+            let result = match act() {
+                Ok(value) => Ok(value),
                 Err(Blocked { room: Some(room), .. }) => {
-                    let is_known =
-                        place.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &room));
+                    let is_known = is_fresh
+                        && place.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &room));
                     if is_known {
                         return Poll::Pending;
                     }
                     let target = Target::Waker(context.waker().clone());
-                    let registration = room.watch(Kind::Watcher, PollEvents::all(), target);
+                    let registration = room.watch(kind, wanted, target);
                     place = Some((room, registration));
+                    is_fresh = true;
+                    continue;
                 }
-                Err(blocked) => return Poll::Ready(Err(blocked.errno)),
+                Err(blocked) => Err(blocked.errno),
+            };
+            if let Some((_, mut registration)) = place.take() {
+                has_waited |= registration.was_told();
+                if has_waited && has_more() {
+                    registration.pass_on();
+                } else {
+                    registration.settle();
+                }
             }
+            return Poll::Ready(result);
         }
     });
     // On the heap, as whatever waits is: the futures of all calls stay small.
