@@ -303,6 +303,8 @@ pub const SOCKFS_MAGIC: i64 = 0x534f_434b;
 /// Magic number of devpts.
 pub const DEVPTS_SUPER_MAGIC: i64 = 0x1cd1;
 /// Magic number of the file system behind anonymous files.
+pub const NSFS_MAGIC: i64 = 0x6e73_6673;
+/// Magic number of the file system of objects without a name.
 pub const ANON_INODE_FS_MAGIC: i64 = 0x0904_1934;
 
 /// `struct iovec`.

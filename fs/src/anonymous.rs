@@ -9,7 +9,7 @@ use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
 use crate::mount::{Location, Mount};
 use crate::pipe::Pipe;
 use abi::Errno;
-use abi::fs::{ANON_INODE_FS_MAGIC, OpenFlags, PIPEFS_MAGIC, SOCKFS_MAGIC};
+use abi::fs::{ANON_INODE_FS_MAGIC, NSFS_MAGIC, OpenFlags, PIPEFS_MAGIC, SOCKFS_MAGIC};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -91,6 +91,7 @@ struct Home {
 
 static PIPES: Once<Home> = Once::new();
 static SOCKETS: Once<Home> = Once::new();
+static NAMESPACES: Once<Home> = Once::new();
 static OTHERS: Once<Home> = Once::new();
 
 /// Which of the invisible file systems.
@@ -98,6 +99,7 @@ static OTHERS: Once<Home> = Once::new();
 enum Which {
     Pipes,
     Sockets,
+    Namespaces,
     Others,
 }
 
@@ -105,6 +107,7 @@ fn home(which: Which) -> &'static Home {
     let (home, type_name, magic) = match which {
         Which::Pipes => (&PIPES, "pipefs", PIPEFS_MAGIC),
         Which::Sockets => (&SOCKETS, "sockfs", SOCKFS_MAGIC),
+        Which::Namespaces => (&NAMESPACES, "nsfs", NSFS_MAGIC),
         Which::Others => (&OTHERS, "anon_inodefs", ANON_INODE_FS_MAGIC),
     };
     home.call_once(|| {
@@ -156,6 +159,16 @@ impl AnonymousInode {
         let number = home.next_number.fetch_add(1, Ordering::Relaxed);
         let id = InodeId { device: home.mount.file_system().device(), number };
         let inode = AnonymousInode::make(id, kind, label, behaviour, permissions);
+        Location { mount: home.mount.clone(), inode }
+    }
+
+    /// The location of a namespace's file, which has the number of the namespace.
+    pub fn namespace_location(file: Arc<dyn File>, kind: &'static str, number: u64) -> Location {
+        let home = home(Which::Namespaces);
+        let id = InodeId { device: home.mount.file_system().device(), number };
+        let permissions = Permissions { mode: 0o444, user: 0, group: 0 };
+        let (label, behaviour) = (Label::Numbered(kind), Behaviour::Shared(file));
+        let inode = AnonymousInode::make(id, NodeKind::Regular, label, behaviour, permissions);
         Location { mount: home.mount.clone(), inode }
     }
 

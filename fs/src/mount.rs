@@ -1,8 +1,8 @@
 //! The tree of mounts: which file system is seen where.
 //!
 //! A `Location` is an inode as seen through a mount: the same inode may be seen through several
-//! (bind mounts). There is one tree for all processes (no mount namespaces); a process sees the part
-//! under its root.
+//! (bind mounts). There may be several trees (mount namespaces), each with a topmost mount that is attached
+//! nowhere; a process sees the part of its tree that is under its root.
 //!
 //! All links between mounts live in one table under one lock (`TREE`); a mount itself holds only its
 //! flags and the number of mounts on it, so that walking through directories that nothing is mounted
@@ -334,6 +334,32 @@ pub fn loose(file_system: Arc<dyn FileSystem>, source: &str, flags: u64) -> Arc<
 
 /// A copy of the tree of mounts under `from`, attached nowhere: to be kept by a `LooseTree`.
 pub fn copy(from: &Location, recursive: bool) -> Arc<Mount> {
+    let pairs = copy_pairs(from, recursive);
+    // The first pair is that of the top.
+    let top = pairs.first().map(|(_, twin)| twin.clone());
+    top.unwrap_or_else(|| from.mount.clone())
+}
+
+/// A copy of a whole tree, as the one of another namespace, for `end_tree`; and each mount with its copy.
+pub fn copy_tree(top: &Arc<Mount>) -> (Arc<Mount>, Vec<(Arc<Mount>, Arc<Mount>)>) {
+    let pairs = copy_pairs(&Location::root_of(top), true);
+    let copied = pairs.first().map_or_else(|| top.clone(), |(_, twin)| twin.clone());
+    copied.is_loose.store(false, Ordering::Relaxed);
+    (copied, pairs)
+}
+
+/// The mounts of a tree that `copy_tree` made end; who still uses one keeps it, detached.
+pub fn end_tree(top: &Arc<Mount>) {
+    let below = top.tree();
+    let mut tree = TREE.write();
+    let removed: Vec<Option<Attachment>> =
+        below.iter().map(|mount| tree.detach(mount.id)).collect();
+    drop(tree);
+    drop(removed);
+}
+
+/// Copies a mount, and with `recursive` those below `from`. Each with its copy, the top first.
+fn copy_pairs(from: &Location, recursive: bool) -> Vec<(Arc<Mount>, Arc<Mount>)> {
     let copy = |location: &Location| {
         Mount::of_part(
             location.mount.file_system.clone(),
@@ -344,9 +370,9 @@ pub fn copy(from: &Location, recursive: bool) -> Arc<Mount> {
     };
     let child = copy(from);
     child.is_loose.store(true, Ordering::Relaxed);
+    let mut originals: Vec<(Arc<Mount>, Arc<Mount>)> = Vec::new();
+    originals.push((from.mount.clone(), child));
     if recursive {
-        let mut originals: Vec<(Arc<Mount>, Arc<Mount>)> = Vec::new();
-        originals.push((from.mount.clone(), child.clone()));
         let mut next = 0;
         while let Some((original, twin)) = originals.get(next).cloned() {
             next += 1;
@@ -361,7 +387,7 @@ pub fn copy(from: &Location, recursive: bool) -> Arc<Mount> {
             }
         }
     }
-    child
+    originals
 }
 
 /// The descriptor of a tree that was attached nowhere is closed: the mounts in it end, unless it is

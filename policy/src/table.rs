@@ -86,10 +86,10 @@ routes! {
     41 socket Network TRAVEL Partial "local sockets only: no network yet";
     42 connect Network TRAVEL Full;
     43 accept Network TRAVEL Full;
-    44 sendto Network TRAVEL Partial "no MSG_OOB";
-    45 recvfrom Network TRAVEL Partial "no MSG_OOB";
-    46 sendmsg Network TRAVEL Partial "no MSG_OOB";
-    47 recvmsg Network TRAVEL Partial "no MSG_OOB";
+    44 sendto Network TRAVEL Full;
+    45 recvfrom Network TRAVEL Full;
+    46 sendmsg Network TRAVEL Full;
+    47 recvmsg Network TRAVEL Full;
     48 shutdown Network TRAVEL Full;
     49 bind Network TRAVEL Full;
     50 listen Network TRAVEL Full;
@@ -98,7 +98,7 @@ routes! {
     53 socketpair Network TRAVEL Partial "local sockets only: no network yet";
     54 setsockopt Network TRAVEL Partial "no filters, no time stamps";
     55 getsockopt Network TRAVEL Partial "no filters, no time stamps";
-    56 clone Process STAY Partial "namespaces and CLONE_PTRACE are refused or ignored";
+    56 clone Process STAY Partial "namespaces but those of host names and mounts are refused, CLONE_PTRACE is ignored";
     57 fork Process STAY Full;
     58 vfork Process STAY Full;
     59 execve Process STAY Full;
@@ -314,7 +314,7 @@ routes! {
     269 faccessat File TRAVEL Full;
     270 pselect6 File TRAP Full;
     271 ppoll File TRAP Full;
-    272 unshare Process TRAVEL Partial "CLONE_FILES, CLONE_FS and CLONE_SYSVSEM; namespaces are refused";
+    272 unshare Process TRAVEL Partial "namespaces but those of host names and mounts are refused";
     273 set_robust_list Process TRAP Full own;
     274 get_robust_list Process TRAVEL Full;
     275 splice File TRAVEL Full;
@@ -341,7 +341,7 @@ routes! {
     296 pwritev File TRAVEL Full;
     297 rt_tgsigqueueinfo Signal TRAP Full;
     298 perf_event_open Other TRAVEL None;
-    299 recvmmsg Network TRAVEL Partial "no MSG_OOB";
+    299 recvmmsg Network TRAVEL Full;
     300 fanotify_init File TRAVEL None;
     301 fanotify_mark File TRAVEL None;
     302 prlimit64 Process TRAVEL Full;
@@ -349,8 +349,8 @@ routes! {
     304 open_by_handle_at File TRAVEL Partial "on tmpfs; a file without a name is stale";
     305 clock_adjtime Time TRAVEL Partial "values are kept and the time can be set; the rate of the clock does not change";
     306 syncfs File TRAVEL Full;
-    307 sendmmsg Network TRAVEL Partial "no MSG_OOB";
-    308 setns Process TRAVEL Partial "one set of namespaces: descriptors of processes are taken, and nothing changes";
+    307 sendmmsg Network TRAVEL Full;
+    308 setns Process TRAVEL Partial "namespaces of host names and mounts; there is one of each other kind";
     309 getcpu Other TRAVEL Full own;
     310 process_vm_readv Memory TRAVEL Full;
     311 process_vm_writev Memory TRAVEL Full;
@@ -388,7 +388,7 @@ routes! {
     432 fsmount File TRAVEL Full;
     433 fspick File TRAVEL Full;
     434 pidfd_open Process TRAVEL Full;
-    435 clone3 Process STAY Partial "namespaces, CLONE_INTO_CGROUP and set_tid are refused";
+    435 clone3 Process STAY Partial "CLONE_INTO_CGROUP, set_tid and namespaces but those of host names and mounts are refused";
     436 close_range File TRAVEL Full;
     437 openat2 File TRAVEL Partial "RESOLVE_CACHED always answers EAGAIN";
     438 pidfd_getfd Process TRAVEL Full;

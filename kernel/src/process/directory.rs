@@ -70,6 +70,11 @@ impl DirectoryContext {
         places.holders = places.holders.saturating_sub(1);
     }
 
+    /// Whether more threads than one have it.
+    pub(super) fn is_shared(&self) -> bool {
+        self.places.lock().holders > 1
+    }
+
     /// Begins to execute a program. Answers a guard that keeps others from starting to share the
     /// context, or `None` when threads besides `own` ones, which will end, share it already.
     pub(super) fn begin_execution(self: &Arc<Self>, own: usize) -> Option<Execution> {

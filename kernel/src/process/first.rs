@@ -31,11 +31,13 @@ static EMPTY: Once<Resources> = Once::new();
 /// Makes the first process. Called once, at boot, when the root file system is there.
 pub fn start(root: Location) -> Result<(), Errno> {
     let space = AddressSpace::new(Layout::choose(None, 0), LimitValues::default())?;
+    let namespaces = super::namespace::set_first(&root);
     EMPTY.call_once(|| Resources {
         space,
         files: Arc::new(FileTable::new()),
         directory: Arc::new(DirectoryContext::new(root.clone(), root)),
         credentials: Arc::new(Credentials::superuser()),
+        namespaces,
         name: short_name(b"init"),
         vfork: None,
     });

@@ -7,7 +7,7 @@
 //! A signal sent to the group while the child is made reaches either both or the parent before the
 //! child exists: when the parent has attention under the tree's lock, the call is restarted.
 //!
-//! Left out, and refused with `EINVAL`: namespaces, control groups, chosen numbers.
+//! Left out, and refused with `EINVAL`: namespaces but those of host names and mounts, control groups, chosen numbers.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -25,6 +25,7 @@ use super::exit;
 use super::file_table::{Closed, FileTable};
 use super::ids::{Pid, Tid};
 use super::limits::Resource;
+use super::namespace;
 use super::pidfd::ProcessFile;
 use super::process::Process;
 use super::table::{self, ReservedNumber};
@@ -97,13 +98,6 @@ impl CloneRequest {
     }
 }
 
-/// What a thread is told that wants a namespace, of which there is one each: `EPERM` without the right to
-/// make one, else `EINVAL`.
-pub fn no_namespace(thread: &Thread, flags: u64) -> Errno {
-    let may = thread.credentials().is_capable(super::Capability::Administer);
-    if may || flags & CLONE_NEWUSER != 0 { Errno::EINVAL } else { Errno::EPERM }
-}
-
 /// Makes a thread or process; returns its number. With `CLONE_VFORK` only once the child has given up
 /// the shared memory.
 pub async fn clone_thread(
@@ -114,7 +108,7 @@ pub async fn clone_thread(
     let parent = &call.thread;
     request.check(&parent.process)?;
     if request.has(CLONE_NAMESPACES) {
-        return Err(no_namespace(parent, request.flags));
+        namespace::check_new(parent, request.flags)?;
     }
     if request.has(CLONE_SETTLS) && request.tls >= USER_END {
         return Err(Errno::EPERM);
@@ -280,6 +274,10 @@ pub(super) fn make_thread(
     }
     if !request.has(CLONE_FS) {
         resources.directory = Arc::new(resources.directory.duplicate());
+    }
+    if request.has(namespace::MADE) {
+        let renewed = resources.namespaces.renewed(request.flags, &resources.directory);
+        resources.namespaces = Arc::new(renewed);
     }
     if let Some(copy) = copy {
         resources.space = copy;

@@ -4,6 +4,7 @@
 //! ids             numbers of threads, processes, groups, sessions
 //! thread, process the two objects            credentials, limits, schedule   what they carry
 //! table           the tree of all of them    file_table, directory           what they work with
+//! namespace       host names and trees of mounts of which there may be several
 //! access          who may look into whom
 //! first, fork, exec   how they begin            exit, wait                      how they end
 //! session         groups, sessions, terminals
@@ -40,6 +41,7 @@ pub mod ids;
 pub mod keys;
 pub mod limits;
 pub mod mapped;
+pub mod namespace;
 pub mod pidfd;
 #[expect(clippy::module_inception, reason = "it holds the type `Process`")]
 pub mod process;

@@ -9,6 +9,7 @@ use base::sync::{Mutex, Once, rank};
 use core::sync::atomic::{AtomicU64, Ordering};
 use hal::Contract;
 
+use super::namespace::HostNames;
 use super::table;
 
 /// `uname -s`
@@ -18,15 +19,17 @@ pub const RELEASE: &str = "6.1.0-ferry";
 /// `uname -v`
 pub const VERSION: &str = concat!("#1 SMP Ferry ", env!("CARGO_PKG_VERSION"));
 
-/// Names that can be changed; each is short and copied whole.
-static NAMES: Mutex<ChangeableNames> = Mutex::new(
-    &rank::OPEN_FILE,
-    ChangeableNames { host: field(b"ferry"), domain: field(b"(none)") },
-);
-
-struct ChangeableNames {
+/// Names that can be changed, of one namespace.
+#[derive(Clone)]
+pub struct ChangeableNames {
     host: [u8; NAME_LENGTH],
     domain: [u8; NAME_LENGTH],
+}
+
+impl ChangeableNames {
+    /// The names at the start.
+    pub const FIRST: ChangeableNames =
+        ChangeableNames { host: field(b"ferry"), domain: field(b"(none)") };
 }
 
 const fn field(text: &[u8]) -> [u8; NAME_LENGTH] {
@@ -57,9 +60,9 @@ pub fn is_log_restricted() -> bool {
     LOG_RESTRICTED.load(Ordering::Relaxed) != 0
 }
 
-/// All names, as `uname` gives them.
-pub fn names() -> SystemNames {
-    let names = NAMES.lock();
+/// All names, as `uname` gives them in a namespace.
+pub fn names(names: &HostNames) -> SystemNames {
+    let names = names.names.lock();
     SystemNames {
         system: field(SYSTEM.as_bytes()),
         node: names.host,
@@ -70,26 +73,28 @@ pub fn names() -> SystemNames {
     }
 }
 
+fn without_padding(name: &[u8; NAME_LENGTH]) -> alloc::vec::Vec<u8> {
+    name.iter().copied().take_while(|byte| *byte != 0).collect()
+}
+
 /// The host name, without padding.
-pub fn host_name() -> alloc::vec::Vec<u8> {
-    let names = NAMES.lock();
-    names.host.iter().copied().take_while(|byte| *byte != 0).collect()
+pub fn host_name(names: &HostNames) -> alloc::vec::Vec<u8> {
+    without_padding(&names.names.lock().host)
 }
 
 /// The domain name, without padding.
-pub fn domain_name() -> alloc::vec::Vec<u8> {
-    let names = NAMES.lock();
-    names.domain.iter().copied().take_while(|byte| *byte != 0).collect()
+pub fn domain_name(names: &HostNames) -> alloc::vec::Vec<u8> {
+    without_padding(&names.names.lock().domain)
 }
 
 /// Sets the host name.
-pub fn set_host_name(name: &[u8]) {
-    NAMES.lock().host = field(name);
+pub fn set_host_name(names: &HostNames, name: &[u8]) {
+    names.names.lock().host = field(name);
 }
 
 /// Sets the domain name.
-pub fn set_domain_name(name: &[u8]) {
-    NAMES.lock().domain = field(name);
+pub fn set_domain_name(names: &HostNames, name: &[u8]) {
+    names.names.lock().domain = field(name);
 }
 
 /// Fraction bits of a load average.

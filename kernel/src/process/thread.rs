@@ -24,6 +24,7 @@ use super::directory::DirectoryContext;
 use super::file_table::FileTable;
 use super::fork::VforkGate;
 use super::ids::Tid;
+use super::namespace::Namespaces;
 use super::process::{Process, TransferCounters};
 use super::rseq::RestartableSequence;
 use super::schedule::Schedule;
@@ -125,6 +126,8 @@ pub struct Resources {
     pub directory: Arc<DirectoryContext>,
     /// For whom it acts.
     pub credentials: Arc<Credentials>,
+    /// What it sees.
+    pub namespaces: Arc<Namespaces>,
     pub(super) name: [u8; NAME_SIZE],
     /// The parent that waits for this thread to give up the shared address space (`vfork`).
     pub(super) vfork: Option<Arc<VforkGate>>,
@@ -289,6 +292,17 @@ impl Thread {
     /// For whom it acts.
     pub fn credentials(&self) -> Arc<Credentials> {
         self.resources.lock().credentials.clone()
+    }
+
+    /// What it sees.
+    pub fn namespaces(&self) -> Arc<Namespaces> {
+        self.resources.lock().namespaces.clone()
+    }
+
+    /// Replaces what it sees.
+    pub fn set_namespaces(&self, namespaces: Arc<Namespaces>) {
+        let old = core::mem::replace(&mut self.resources.lock().namespaces, namespaces);
+        drop(old);
     }
 
     /// Replaces the credentials.

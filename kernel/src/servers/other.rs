@@ -13,6 +13,7 @@ use policy::table::number;
 
 use crate::call::{self, Call, Pace, SysResult};
 use crate::posted;
+use crate::process::namespace::HostNames;
 use crate::process::{Capability, system, table};
 
 /// Random bytes that are made at a time.
@@ -26,7 +27,9 @@ const RANDOM_LIMIT: u64 = i32::MAX as u64;
 pub async fn serve(call: &Call) -> SysResult {
     match call.number() {
         number::uname => {
-            call.user().write_value(call.argument(0), &system::names()).await?;
+            call.user()
+                .write_value(call.argument(0), &system::names(&call.thread.namespaces().names))
+                .await?;
             Ok(0)
         }
         number::sysinfo => sysinfo(call).await,
@@ -69,7 +72,7 @@ async fn sysinfo(call: &Call) -> SysResult {
     Ok(0)
 }
 
-async fn set_name(call: &Call, set: fn(&[u8])) -> SysResult {
+async fn set_name(call: &Call, set: fn(&HostNames, &[u8])) -> SysResult {
     call.thread.credentials().require(Capability::Administer)?;
     let length = usize::try_from(call.int(1)).map_err(|_| Errno::EINVAL)?;
     if length >= NAME_LENGTH {
@@ -78,7 +81,7 @@ async fn set_name(call: &Call, set: fn(&[u8])) -> SysResult {
     let mut name = [0; NAME_LENGTH];
     let name = name.get_mut(..length).unwrap_or_default();
     call.user().read_bytes(call.argument(0), name).await?;
-    set(name);
+    set(&call.thread.namespaces().names, name);
     Ok(0)
 }
 

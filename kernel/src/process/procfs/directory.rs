@@ -92,8 +92,8 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
     }),
     ("execdomains", |number| Entry::file(number, Arc::new(tables::formats_of_programs))),
     ("filesystems", |number| Entry::file(number, Arc::new(system::file_systems))),
-    ("iomem", |number| Entry::file(number, Arc::new(system::nothing)).with_mode(0o400)),
-    ("ioports", |number| Entry::file(number, Arc::new(system::nothing)).with_mode(0o400)),
+    ("iomem", |number| Entry::file(number, Arc::new(system::nothing))),
+    ("ioports", |number| Entry::file(number, Arc::new(system::nothing))),
     ("interrupts", |number| Entry::file(number, Arc::new(system::interrupts))),
     ("loadavg", |number| Entry::file(number, Arc::new(system::load))),
     ("key-users", keys::users),
@@ -111,8 +111,10 @@ const ROOT_NAMES: &[(&str, MakeEntry)] = &[
     ("softirqs", |number| Entry::file(number, Arc::new(tables::after_interrupts))),
     ("swaps", |number| Entry::file(number, Arc::new(system::swaps))),
     ("tty", |number| {
-        let names: &[(&str, MakeEntry)] =
-            &[("drivers", |number| Entry::file(number, Arc::new(tables::terminal_drivers)))];
+        let names: &[(&str, MakeEntry)] = &[
+            ("drivers", |number| Entry::file(number, Arc::new(tables::terminal_drivers))),
+            ("ldiscs", |number| Entry::file(number, Arc::new(|| Ok(b"n_tty       0\n".to_vec())))),
+        ];
         Entry::directory(number, Arc::new(Fixed { first_number: number + 0x80, names }))
     }),
     ("vmallocinfo", |number| Entry::file(number, Arc::new(system::nothing)).with_mode(0o400)),

@@ -5,6 +5,7 @@
 //!   self, thread-self    links to whoever asks
 //!   PID/, PID/task/TID/  process.rs     the directory and its links; status.rs: the longer texts
 //!   PID/fd, fdinfo       descriptors.rs
+//!   PID/ns               namespaces.rs
 //!   PID/smaps, mem, ...  memory.rs
 //!   sys/                 settings.rs
 //!   net/, sys/net/       network.rs
@@ -35,6 +36,7 @@ mod fault;
 mod keys;
 mod machine;
 mod memory;
+mod namespaces;
 mod network;
 mod process;
 #[cfg(debug_assertions)]

@@ -11,7 +11,7 @@ use fs::{Identity, Inode, Location, NodeKind};
 
 use super::descriptors::Descriptors;
 use super::directory::parse_number;
-use super::{counters, memory, network, number, status};
+use super::{counters, memory, namespaces, network, number, status};
 use crate::process::access::Observer;
 use crate::process::thread::Resources;
 use crate::process::{Capability, INIT, Process, Thread, table};
@@ -119,7 +119,7 @@ enum Item {
     /// For everybody whom the mode lets in.
     Text(fn(&Subject) -> Result<Vec<u8>, Errno>, u32),
     /// For everybody, but some fields are only for those who may look into the subject.
-    PartlyPrivate(fn(&Subject, bool) -> Result<Vec<u8>, Errno>),
+    PartlyPrivate(fn(&Subject, bool) -> Result<Vec<u8>, Errno>, u32),
     /// Only for those who may look into the subject.
     Private(MakePart, u32),
     Place(fn(&Process, &Resources) -> Option<Location>),
@@ -128,6 +128,7 @@ enum Item {
     },
     Tasks,
     Network,
+    Namespaces,
     /// Takes what is written, which changes nothing here.
     WriteOnly,
     KillPreference {
@@ -157,7 +158,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("children", Item::OfThread(status::children)),
     ("coredump_filter", Item::Text(status::dump_filter, 0o644)),
     ("gid_map", Item::Text(status::identity_map, 0o644)),
-    ("io", Item::PartlyPrivate(status::transfers)),
+    ("io", Item::PartlyPrivate(status::transfers, 0o400)),
     ("limits", Item::Text(status::limits, 0o444)),
     ("maps", Item::Private(status::maps, 0o444)),
     ("loginuid", Item::Text(status::no_login, 0o644)),
@@ -171,18 +172,20 @@ const ITEMS: &[(&str, Item)] = &[
     ("pagemap", Item::PageMap),
     ("projid_map", Item::Text(status::identity_map, 0o644)),
     ("net", Item::Network),
+    ("ns", Item::Namespaces),
     ("personality", Item::Text(status::personality, 0o400)),
     ("root", Item::Place(|_, inside| Some(inside.directory.root()))),
+    ("sched", Item::Text(status::schedule, 0o644)),
     ("schedstat", Item::Text(status::schedule_statistics, 0o444)),
     ("sessionid", Item::Text(status::no_login, 0o444)),
     ("setgroups", Item::Text(status::may_set_groups, 0o644)),
     ("smaps", Item::Private(memory::sizes, 0o444)),
     ("smaps_rollup", Item::Private(memory::sum_of_sizes, 0o444)),
     ("stack", Item::Private(status::no_stack, 0o400)),
-    ("stat", Item::PartlyPrivate(status::stat)),
+    ("stat", Item::PartlyPrivate(status::stat, 0o444)),
     ("statm", Item::Text(status::memory_sizes, 0o444)),
     ("status", Item::Text(status::status, 0o444)),
-    ("syscall", Item::PartlyPrivate(status::current_call)),
+    ("syscall", Item::PartlyPrivate(status::current_call, 0o400)),
     ("task", Item::Tasks),
     ("timens_offsets", Item::Text(status::clock_offsets, 0o644)),
     ("timerslack_ns", Item::Text(status::timer_slack, 0o666)),
@@ -206,8 +209,8 @@ impl Home {
             Item::Text(generate, mode) => {
                 Entry::file(number, Arc::new(move || generate(&subject))).with_mode(mode)
             }
-            Item::PartlyPrivate(generate) => {
-                Entry::file(number, Arc::new(PartlyPrivate { subject, generate }))
+            Item::PartlyPrivate(generate, mode) => {
+                Entry::file(number, Arc::new(PartlyPrivate { subject, generate })).with_mode(mode)
             }
             Item::Private(make, mode) => {
                 Entry::file(number, Arc::new(Private { subject, make })).with_mode(mode)
@@ -215,12 +218,17 @@ impl Home {
             Item::Place(find) => Entry::link(number, Arc::new(PlaceLink { subject, find })),
             Item::Descriptors { is_information } => {
                 let pid = subject.pid;
+                let mode = if is_information { 0o555 } else { 0o500 };
                 Entry::directory(number, Arc::new(Descriptors { subject, is_information }))
-                    .with_mode(0o500)
+                    .with_mode(mode)
                     .open_to(pid)
             }
             Item::Tasks => Entry::directory(number, Arc::new(Tasks { subject })),
             Item::Network => network::root(number),
+            Item::Namespaces => {
+                let names = namespaces::Links { subject, first_number: number };
+                Entry::directory(number, Arc::new(names)).with_mode(0o511)
+            }
             Item::WriteOnly => {
                 Entry::file(number, Arc::new(References { subject })).with_mode(0o200)
             }
@@ -246,7 +254,9 @@ impl Home {
 
 fn item_kind(item: Item) -> NodeKind {
     match item {
-        Item::Descriptors { .. } | Item::Tasks | Item::Network => NodeKind::Directory,
+        Item::Descriptors { .. } | Item::Tasks | Item::Network | Item::Namespaces => {
+            NodeKind::Directory
+        }
         Item::Place(_) => NodeKind::Symlink,
         _ => NodeKind::Regular,
     }

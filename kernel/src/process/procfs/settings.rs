@@ -25,6 +25,7 @@ use crate::process::dump;
 use crate::process::file_table::DESCRIPTOR_LIMIT;
 use crate::process::ids::PID_LIMIT;
 use crate::process::keys;
+use crate::process::namespace::{self, HostNames};
 use crate::process::system;
 use crate::process::table;
 
@@ -51,28 +52,30 @@ pub(super) fn value(number: u64, value: u64) -> Entry {
 
 /// The host name or the domain name.
 struct Name {
-    get: fn() -> Vec<u8>,
-    set: fn(&[u8]),
+    get: fn(&HostNames) -> Vec<u8>,
+    set: fn(&HostNames, &[u8]),
 }
 
 impl Content for Name {
-    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
-        let mut name = (self.get)();
+    fn generate(&self, reader: &Identity) -> Result<Vec<u8>, Errno> {
+        let names = namespace::names_of(reader.thread).ok_or(Errno::EAGAIN)?;
+        let mut name = (self.get)(&names);
         name.push(b'\n');
         Ok(name)
     }
 
-    fn write(&self, _: &Identity, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(&self, writer: &Identity, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         if offset == 0 {
+            let names = namespace::names_of(writer.thread).ok_or(Errno::EAGAIN)?;
             let end = bytes.iter().position(|byte| matches!(byte, 0 | b'\n'));
             let name = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
-            (self.set)(name.get(..NAME_LENGTH - 1).unwrap_or(name));
+            (self.set)(&names, name.get(..NAME_LENGTH - 1).unwrap_or(name));
         }
         Ok(bytes.len())
     }
 }
 
-fn name(number: u64, get: fn() -> Vec<u8>, set: fn(&[u8])) -> Entry {
+fn name(number: u64, get: fn(&HostNames) -> Vec<u8>, set: fn(&HostNames, &[u8])) -> Entry {
     Entry::file(number, Arc::new(Name { get, set })).with_mode(0o644)
 }
 

@@ -104,6 +104,42 @@ pub(super) fn timer_slack(subject: &Subject) -> Generated {
     Ok(text.0)
 }
 
+/// `sched`: how the thread is scheduled, as far as Linux's fields have a meaning here.
+pub(super) fn schedule(subject: &Subject) -> Generated {
+    let process = subject.process()?;
+    let thread = subject.thread()?;
+    let own = usage(subject, &process);
+    let milliseconds = |ns: u64| (ns / 1_000_000, ns % 1_000_000);
+    let mut text = Text::default();
+    text.bytes(&name(subject));
+    put!(text, " ({}, #threads: {})\n", subject.number(), process.thread_count());
+    text.bytes(&[b'-'; 67]);
+    text.bytes(b"\n");
+    let used = milliseconds(own.user_ns + own.system_ns);
+    let started = milliseconds(thread.start_ns);
+    for (field, (whole, part)) in [("se.exec_start", started), ("se.sum_exec_runtime", used)] {
+        put!(text, "{field:<45}:{whole:>14}.{part:06}\n");
+    }
+    let switches = own.voluntary_switches + own.involuntary_switches;
+    let (policy, nice) = (thread.schedule.policy(), thread.schedule.nice());
+    // As Linux counts: 120 is a nice value of 0, and real-time priorities come before 100.
+    let priority = match thread.schedule.priority() {
+        0 => i64::from(120 + nice),
+        real_time => i64::from(99 - real_time),
+    };
+    let counts = [
+        ("nr_switches", switches.cast_signed()),
+        ("nr_voluntary_switches", own.voluntary_switches.cast_signed()),
+        ("nr_involuntary_switches", own.involuntary_switches.cast_signed()),
+        ("policy", i64::from(policy)),
+        ("prio", priority),
+    ];
+    for (field, value) in counts {
+        put!(text, "{field:<45}:{value:>21}\n");
+    }
+    Ok(text.0)
+}
+
 /// `schedstat`: time on processors, time that it waited for one (not kept), and switches.
 pub(super) fn schedule_statistics(subject: &Subject) -> Generated {
     let process = subject.process()?;

@@ -19,12 +19,13 @@ use core::sync::atomic::Ordering;
 use abi::Errno;
 use abi::process::{
     ARCH_GET_CPUID, ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_CPUID, ARCH_SET_FS, ARCH_SET_GS,
-    CLONE_FILES, CLONE_FS, CLONE_NAMESPACES, CLONE_NEWUSER, CLONE_SIGHAND, CLONE_SYSVSEM,
+    CLONE_FILES, CLONE_FS, CLONE_NAMESPACES, CLONE_NEWNS, CLONE_SIGHAND, CLONE_SYSVSEM,
     CLONE_THREAD, CLONE_VM,
 };
 pub use pidfd::pidfd_send_signal;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use base::user::UserContext;
 use hal::{Contract, Machine, UserContext as _};
 use policy::table::number;
@@ -32,6 +33,7 @@ use policy::table::number;
 use crate::call::{self, Call, SysResult};
 use crate::posted::trampoline;
 use crate::process::access::Observer;
+use crate::process::namespace::{self, Kind, NamespaceFile};
 use crate::process::pidfd::ProcessFile;
 use crate::process::{Capability, Tid, exec, exit, fork, rseq, table};
 
@@ -179,7 +181,10 @@ async fn arch_prctl(call: &Call, context: &mut UserContext) -> SysResult {
 }
 
 async fn unshare(call: &Call) -> SysResult {
-    let flags = call.argument(0);
+    let mut flags = call.argument(0);
+    if flags & CLONE_NEWNS != 0 {
+        flags |= CLONE_FS;
+    }
     // Nothing to be done by a thread that is alone, impossible to another.
     let alone = CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
     let known = CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | alone;
@@ -188,7 +193,7 @@ async fn unshare(call: &Call) -> SysResult {
         return Err(Errno::EINVAL);
     }
     if flags & CLONE_NAMESPACES != 0 {
-        return Err(fork::no_namespace(&call.thread, flags));
+        namespace::check_new(&call.thread, flags)?;
     }
     if flags & CLONE_SYSVSEM != 0 {
         crate::ipc::undo::leave(&call.thread);
@@ -201,26 +206,49 @@ async fn unshare(call: &Call) -> SysResult {
         let own = call.thread.directory().duplicate();
         call.thread.set_directory(Arc::new(own));
     }
+    if flags & namespace::MADE != 0 {
+        namespace::renew(&call.thread, flags);
+    }
     Ok(0)
 }
 
-/// `setns(descriptor, kinds)`: all processes share their namespaces, so to enter those of another one
-/// changes nothing.
+/// `setns(descriptor, kinds)`: the descriptor is that of a namespace, or of a process whose namespaces of these
+/// kinds are meant.
 fn setns(call: &Call) -> SysResult {
     let flags = u64::from(call.unsigned(1));
     let file = call.file(0)?;
     if file.is_path_only() {
         return Err(Errno::EBADF);
     }
-    let target = ProcessFile::of(&file).map_err(|_| Errno::EINVAL)?;
-    if flags == 0 || flags & !CLONE_NAMESPACES != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if !crate::process::pidfd::is_there(target) {
-        return Err(Errno::ESRCH);
+    let mut wanted = Vec::new();
+    if let Some(namespace) = NamespaceFile::of(&file) {
+        if flags != 0 && flags != namespace.kind().flag() {
+            return Err(Errno::EINVAL);
+        }
+        wanted.push(namespace.clone());
+    } else {
+        let target = ProcessFile::of(&file).map_err(|_| Errno::EINVAL)?;
+        if flags == 0 || flags & !CLONE_NAMESPACES != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let gone = !crate::process::pidfd::is_there(target);
+        let thread = target.main_thread().filter(|_| !gone).ok_or(Errno::ESRCH)?;
+        let of_target = thread.namespaces();
+        wanted.extend(namespace::kinds_in(flags).into_iter().map(|kind| of_target.get(kind)));
     }
     let credentials = call.thread.credentials();
-    credentials.require(Capability::Administer)?;
-    // Nobody may enter the user namespace that it is in.
-    if flags & CLONE_NEWUSER != 0 { Err(Errno::EINVAL) } else { Ok(0) }
+    for namespace in &wanted {
+        // Nobody may enter the user namespace that it is in.
+        if namespace.kind() == Kind::Users {
+            return Err(Errno::EINVAL);
+        }
+        credentials.require(Capability::Administer)?;
+        if namespace.kind() == Kind::Mounts {
+            credentials.require(Capability::ChangeRoot)?;
+        }
+    }
+    for namespace in &wanted {
+        namespace::enter(&call.thread, namespace)?;
+    }
+    Ok(0)
 }
