@@ -153,6 +153,27 @@ static int is_regular(int descriptor)
     return fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
 }
 
+static int is_socket(int descriptor)
+{
+    struct stat status;
+    return fstat(descriptor, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+static int is_same_file(int one, int other)
+{
+    struct stat first, second;
+    return fstat(one, &first) == 0 && fstat(other, &second) == 0 && S_ISREG(first.st_mode) && S_ISREG(second.st_mode) &&
+           first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+/* What came of a call that may send: a socket that was shut down and has lost its peer answers EPIPE since 6.14, where
+ * it answered ENOTCONN. */
+static long sent(long result)
+{
+    long got = outcome(result);
+    return got == -ENOTCONN ? -EPIPE : got;
+}
+
 /* Bytes for a transfer: pipes and sockets get few, so that nobody sees how much fits. */
 static long a_length(int descriptor)
 {
