@@ -233,6 +233,7 @@ fn setns(call: &Call) -> SysResult {
         }
         let gone = !crate::process::pidfd::is_there(target);
         let thread = target.main_thread().filter(|_| !gone).ok_or(Errno::ESRCH)?;
+        Observer::of_call(&call.thread).look_into(&thread)?;
         let of_target = thread.namespaces();
         wanted.extend(namespace::kinds_in(flags).into_iter().map(|kind| of_target.get(kind)));
     }
