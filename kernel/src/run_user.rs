@@ -377,16 +377,16 @@ fn stay_in_user_mode(
         let Some(trap) = user::run(context, space.handle(), may_enter) else {
             return Stop::StaysOut;
         };
-        if trap != Trap::Interrupt {
-            thread.counters.traps.add(1);
+        if trap != Trap::SystemCall {
+            thread.counters.traps.add(u64::from(trap != Trap::Interrupt));
+            return Stop::Trap(trap);
         }
-        if trap == Trap::SystemCall
-            && let Some(sites) = space.sites()
-        {
+        thread.counters.traps.add(1);
+        if let Some(sites) = space.sites() {
             trampoline::arrive(thread, context, space, sites);
         }
-        if trap != Trap::SystemCall || thread.restrictions.is_active() {
-            return Stop::Trap(trap);
+        if thread.restrictions.is_active() {
+            return Stop::Trap(Trap::SystemCall);
         }
         let number = context.call_number();
         let arguments = context.call_arguments();
@@ -399,10 +399,10 @@ fn stay_in_user_mode(
         let Some(Way { path, is_timed }) = way_of(thread, number) else {
             let taken = stages::stamp();
             if !servers::go_on_at_once(number, thread, context, space) {
-                return Stop::Trap(trap);
+                return Stop::Trap(Trap::SystemCall);
             }
             counters::note_local(&thread.process.counters, number);
-            stages::local(number, thread.number(), (trapped, taken), 0);
+            stages::local(number, || thread.number(), (trapped, taken), 0);
             continue;
         };
         let begin_ns = if is_timed { time::now_ns() } else { 0 };
@@ -413,7 +413,7 @@ fn stay_in_user_mode(
                     Some(value) => {
                         counters::note_local(&thread.process.counters, number);
                         context.set_return_value(value);
-                        stages::local(number, thread.number(), (trapped, taken), 0);
+                        stages::local(number, || thread.number(), (trapped, taken), 0);
                         if is_timed {
                             note_cost(thread, number, false, begin_ns);
                         }
@@ -424,7 +424,7 @@ fn stay_in_user_mode(
             CallPath::Remote | CallPath::Posted => {
                 let sent = stages::stamp();
                 if !request::submit(thread, number, arguments) {
-                    return Stop::Trap(trap);
+                    return Stop::Trap(Trap::SystemCall);
                 }
                 counters::note_remote(&thread.process.counters, number);
                 match thread.slot.answer_soon() {
@@ -467,7 +467,7 @@ async fn at_home(
     let call = Call::trapped(thread, number, arguments);
     let handler = pin!(dispatch::dispatch(&call));
     let watched = counters::watch(&thread.process.counters, number, false, handler).await;
-    stages::local(number, thread.number(), (trapped, trapped), watched.waited_ticks);
+    stages::local(number, || thread.number(), (trapped, trapped), watched.waited_ticks);
     if is_timed && !watched.waited {
         note_cost(thread, number, false, begin_ns);
     }
@@ -499,7 +499,7 @@ async fn system_call(thread: &Arc<Thread>, context: &mut UserContext, number: us
             let call = Call::trapped(thread, number, arguments);
             let handler = pin!(dispatch::dispatch_local(&call, context));
             let (result, waited) = stages::with_waits(handler).await;
-            stages::local(number, thread.number(), (trapped, trapped), waited);
+            stages::local(number, || thread.number(), (trapped, trapped), waited);
             result
         }
     };

@@ -139,10 +139,15 @@ pub fn posted(number: usize, thread: u32, core: usize, (taken, handled, waited):
     }
 }
 
-/// A call was carried out on its caller's core. `trapped` and `taken` are its stamps; its handler waited
+/// A call of `thread` (its number) was carried out on its core. `trapped` and `taken` are its stamps; its handler waited
 /// for so many ticks.
 #[inline]
-pub fn local(number: usize, thread: u32, (trapped, taken): (u64, u64), waited: u64) {
+pub fn local(
+    number: usize,
+    thread: impl FnOnce() -> u32,
+    (trapped, taken): (u64, u64),
+    waited: u64,
+) {
     if taken == 0 {
         return;
     }
@@ -152,7 +157,7 @@ pub fn local(number: usize, thread: u32, (trapped, taken): (u64, u64), waited: u
         sums.add_server(taken, handled);
     });
     if let Some(served) = served_here(taken, handled, waited) {
-        let (path, core) = (Path::Local, served.core);
+        let (path, core, thread) = (Path::Local, served.core, thread());
         let (sent, answered) = (taken, handled);
         trace::write(&Traced { number, thread, core, path, trapped, sent, served, answered });
     }

@@ -13,7 +13,7 @@ pub(crate) mod allocator;
 pub(crate) mod buddy;
 pub(crate) mod copy;
 mod frame;
-#[cfg(target_os = "none")]
+#[cfg(any(target_os = "none", test))]
 mod functions;
 pub mod reserve;
 mod table;

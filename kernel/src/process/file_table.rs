@@ -219,14 +219,16 @@ impl FileTable {
         }
     }
 
-    /// The open files of some descriptors, in their order; `None` where there is none. For as many as either
-    /// has room.
-    pub fn get_some(&self, descriptors: &[i32], files: &mut [Option<Arc<OpenFile>>]) {
+    /// The open files of some descriptors, in their order; `None` where there is none.
+    pub fn get_some<const COUNT: usize>(
+        &self,
+        descriptors: &[i32; COUNT],
+    ) -> [Option<Arc<OpenFile>>; COUNT] {
         let inner = self.inner.lock();
-        for (descriptor, file) in descriptors.iter().zip(files) {
-            let found = usize::try_from(*descriptor).ok().and_then(|index| inner.files.get(index));
-            file.clone_from(found.unwrap_or(&None));
-        }
+        descriptors.map(|descriptor| {
+            let index = usize::try_from(descriptor).ok()?;
+            inner.files.get(index)?.clone()
+        })
     }
 
     /// Gives a file the lowest free descriptor; `EMFILE` when that is not below `limit`

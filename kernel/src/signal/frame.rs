@@ -310,37 +310,43 @@ pub fn restore_at_once(
     context: &mut UserContext,
     space: &AddressSpace,
 ) -> bool {
-    let mut frame = SignalFrame::new_zeroed();
+    let mut record = UserContextRecord::new_zeroed();
     let is_there =
-        frame_address(context).is_ok_and(|address| space.get_now(address, frame.as_mut_bytes()));
+        record_address(context).is_ok_and(|address| space.get_now(address, record.as_mut_bytes()));
     if !is_there {
         return false;
     }
     user::release(context);
-    let address = frame.context.machine.fpu_state;
+    let address = record.machine.fpu_state;
     let is_filled = context.fill_fpu(|state| fill_fpu(state, space, address));
     if is_filled {
-        take_over(thread, context, &frame.context);
+        take_over(thread, context, &record);
     }
     is_filled
 }
 
-/// The handler's return has taken the return address from the stack.
-fn frame_address(context: &UserContext) -> Result<u64, Errno> {
-    context.stack_pointer().checked_sub(8).ok_or(Errno::EFAULT)
+/// Where the state of the thread is in a frame whose return address the handler's return has taken from the
+/// stack.
+fn record_address(context: &UserContext) -> Result<u64, Errno> {
+    let record_at = offset(core::mem::offset_of!(SignalFrame, context));
+    context
+        .stack_pointer()
+        .checked_sub(8)
+        .and_then(|frame| frame.checked_add(record_at))
+        .ok_or(Errno::EFAULT)
 }
 
 async fn try_restore(thread: &Arc<Thread>, context: &mut UserContext) -> Result<(), Errno> {
-    let address = frame_address(context)?;
+    let address = record_address(context)?;
     let memory = UserMemory::new(thread.space());
-    let frame: SignalFrame = memory.read_value(address).await?;
+    let record: UserContextRecord = memory.read_value(address).await?;
     user::release(context);
-    match read_fpu_state(&memory, frame.context.machine.fpu_state).await? {
+    match read_fpu_state(&memory, record.machine.fpu_state).await? {
         Some(state) if !context.write_fpu(&state) => return Err(Errno::EFAULT),
         Some(_) => {}
         None => context.reset_fpu(),
     }
-    take_over(thread, context, &frame.context);
+    take_over(thread, context, &record);
     Ok(())
 }
 
@@ -407,16 +413,15 @@ fn fill_fpu(state: &mut [u8], space: &AddressSpace, address: u64) -> bool {
     });
     // What is there already begins both the state and its first part.
     let done = start.len();
-    is_whole
-        && UserContext::fpu_parts(components(start)).into_iter().all(|part| {
-            let start = part.start.max(done);
-            let Some(length) = part.end.checked_sub(start).filter(|length| *length > 0) else {
-                return true;
-            };
-            rest.get_mut(start - done..)
-                .and_then(|rest| rest.get_mut(..length))
+    let mut fill = |part: Range<usize>| {
+        let start = part.start.max(done);
+        start >= part.end
+            || rest
+                .get_mut(start - done..part.end - done)
                 .is_some_and(|bytes| space.get_now(address + offset(start), bytes))
-        })
+    };
+    let [first, second] = UserContext::fpu_parts(components(start));
+    is_whole && fill(first) && fill(second)
 }
 
 /// Reads the floating-point state of a frame; `None` for the state at reset.

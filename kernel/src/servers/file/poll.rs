@@ -251,8 +251,7 @@ fn poll_few<const MOST: usize>(
         for (descriptor, entry) in descriptors.iter_mut().zip(entries.iter()) {
             *descriptor = entry.descriptor;
         }
-        let mut some = [const { None }; AT_A_TIME];
-        files.get_some(&descriptors[..entries.len()], &mut some);
+        let some = files.get_some(&descriptors);
         for (entry, file) in entries.iter_mut().zip(&some) {
             let wanted = PollEvents::from_bits_truncate(entry.events);
             let found = match file {
@@ -489,7 +488,6 @@ fn select_few<const WORDS: usize>(
         }
         while left != 0 {
             let mut descriptors = [-1; AT_A_TIME];
-            let mut some = [const { None }; AT_A_TIME];
             for descriptor in &mut descriptors {
                 if left != 0 {
                     let index = word * WORD_BITS + left.trailing_zeros() as usize;
@@ -497,7 +495,7 @@ fn select_few<const WORDS: usize>(
                     left &= left - 1;
                 }
             }
-            files.get_some(&descriptors, &mut some);
+            let some = files.get_some(&descriptors);
             for (descriptor, file) in descriptors.iter().zip(&some) {
                 let Ok(index) = usize::try_from(*descriptor) else { break };
                 let bit = 1 << (index % WORD_BITS);
