@@ -5,6 +5,9 @@
 //! met it. Nothing is ordered but by waiting: who needs an order waits for the first request and, where the
 //! disk has a cache, for `flush`. Forced unit access is a write and a flush, as the device has none.
 //!
+//! A request has a time (`Disk::timeout_ns`), and is `EIO` after it. A disk that has answered nothing in that time is asked
+//! nothing for as long again: who comes meanwhile is told `EIO` at once, and does not wait for one request after the other.
+//!
 //! Left out: several queues, scatter and gather over the pages of others (data is copied once).
 
 use abi::Errno;
@@ -15,9 +18,11 @@ use base::device::virtio::Transport;
 use base::device::{Disk, DiskGeometry, Reply};
 use base::memory::PAGE_SIZE;
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use crate::port::{Answer, Port, Send};
 
-/// Longest time that a request may take, waiting for a slot included, in nanoseconds.
+/// Longest time that a request may take at first, waiting for a slot included, in nanoseconds.
 const TIMEOUT_NS: u64 = 60_000_000_000;
 /// Requests that may be with the device.
 const IN_FLIGHT: usize = 16;
@@ -62,6 +67,8 @@ pub struct BlockDisk {
     geometry: DiskGeometry,
     /// Most bytes of one discard, and of one writing of zeros.
     most_cleared: [u64; 2],
+    /// Longest time that a request may take, waiting for a slot included, in nanoseconds.
+    timeout_ns: AtomicU64,
 }
 
 impl BlockDisk {
@@ -103,7 +110,8 @@ impl BlockDisk {
             can_write_zeroes: most_cleared[1] >= least,
         };
         let most_cleared = most_cleared.map(|most| most - most % least);
-        Some(BlockDisk { port: Port::new(transport, queue), geometry, most_cleared })
+        let timeout_ns = AtomicU64::new(TIMEOUT_NS);
+        Some(BlockDisk { port: Port::new(transport, queue), geometry, most_cleared, timeout_ns })
     }
 
     /// Takes answers in, if there are any, and wakes who waits; true when there were.
@@ -134,12 +142,16 @@ impl BlockDisk {
     ) -> Result<Vec<u8>, Errno> {
         const OK: u8 = 0;
         const UNSUPPORTED: u8 = 2;
+        if self.port.is_silent() {
+            return Err(Errno::EIO);
+        }
         let mut header = [0; 16];
         header[..4].copy_from_slice(&kind.to_le_bytes());
         header[8..].copy_from_slice(&(offset / UNIT).to_le_bytes());
         let send = |_slot: usize, send: &mut Send<'_>| send(&[&header, data]);
         // The status stands behind the data.
-        let Answer { mut bytes, .. } = self.port.exchange(send, room + 1, TIMEOUT_NS).await?;
+        let Answer { mut bytes, .. } =
+            self.port.exchange(send, room + 1, self.timeout_ns()).await?;
         match bytes.pop() {
             Some(OK) => Ok(bytes),
             Some(UNSUPPORTED) => Err(Errno::EOPNOTSUPP),
@@ -184,6 +196,14 @@ impl Disk for BlockDisk {
 
     fn most_bytes(&self) -> usize {
         (PAGES - 1) * PAGE_SIZE
+    }
+
+    fn timeout_ns(&self) -> u64 {
+        self.timeout_ns.load(Ordering::Relaxed)
+    }
+
+    fn set_timeout_ns(&self, timeout_ns: u64) {
+        self.timeout_ns.store(timeout_ns, Ordering::Relaxed);
     }
 
     fn read(&self, offset: u64, length: usize) -> Reply<'_> {

@@ -1,7 +1,8 @@
 //! A queue of a virtio device on which each message gets one answer, and those who wait for the answers.
 //!
 //! Every message has an end: an answer that does not come in time is `EIO`. Its slot stays with the device
-//! until the device returns it, and nobody looks at that answer then.
+//! until the device returns it, and nobody looks at that answer then. A device that answered nothing while a message
+//! waited for all of its time is silent: `is_silent` tells, for as long again or until it answers.
 
 use abi::Errno;
 use alloc::vec::Vec;
@@ -26,6 +27,10 @@ struct Inner<const RING: usize> {
     transport: Transport,
     queue: ChainQueue<RING>,
     waiting: Vec<Waiter>,
+    /// Counts answers.
+    answers: u64,
+    /// Until when the device is taken for silent, on the clock of `time::now_ns`; 0 when it is not.
+    silent_until_ns: u64,
 }
 
 /// Who has a slot.
@@ -52,7 +57,8 @@ impl<const RING: usize> Port<RING> {
     /// Of a device that was started with this queue.
     pub fn new(transport: Transport, queue: ChainQueue<RING>) -> Port<RING> {
         let waiting = (0..ChainQueue::<RING>::SLOTS).map(|_| Waiter::None).collect();
-        let inner = Mutex::new(&DEVICE, Inner { transport, queue, waiting });
+        let inner = Inner { transport, queue, waiting, answers: 0, silent_until_ns: 0 };
+        let inner = Mutex::new(&DEVICE, inner);
         Port { inner, activity: WaitQueue::new() }
     }
 
@@ -62,8 +68,10 @@ impl<const RING: usize> Port<RING> {
         if !inner.queue.has_used() {
             return false;
         }
-        let Inner { queue, waiting, .. } = &mut *inner;
+        let Inner { queue, waiting, answers, silent_until_ns, .. } = &mut *inner;
         let mut deliver = |slot: usize, answer: &[u8], used: usize| {
+            *answers += 1;
+            *silent_until_ns = 0;
             let Some(waiter) = waiting.get_mut(slot) else { return };
             *waiter = match waiter {
                 Waiter::Waits => Waiter::Answered(copied(answer, used)),
@@ -100,17 +108,37 @@ impl<const RING: usize> Port<RING> {
         timeout_ns: u64,
     ) -> Result<Answer, Errno> {
         let deadline_ns = Some(time::now_ns().saturating_add(timeout_ns));
+        let answers = self.inner.lock().answers;
+        let is_late = |_| {
+            self.is_late(answers, timeout_ns);
+            Errno::EIO
+        };
         let submit = || self.submit(&mut message, room).transpose();
         let slot = time::with_deadline(self.activity.wait_until(submit), deadline_ns).await;
-        let slot = slot.map_err(|_| Errno::EIO)??;
+        let slot = slot.map_err(is_late)??;
         let held = Held { port: self, slot };
         let answer = self.activity.wait_until(|| self.take(slot));
         let answer = time::with_deadline(answer, deadline_ns).await;
-        let answer = answer.map_err(|_| Errno::EIO)?;
+        let answer = answer.map_err(is_late)?;
         // The slot is free already, and perhaps somebody else's.
         core::mem::forget(held);
         self.activity.wake_all();
         answer
+    }
+
+    /// Whether the device has answered nothing for the whole time of a message, and for how long again that is believed.
+    pub fn is_silent(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.silent_until_ns != 0 && time::now_ns() < inner.silent_until_ns
+    }
+
+    /// A message has had no answer in its time. There had been so many answers when it came.
+    fn is_late(&self, answers: u64, timeout_ns: u64) {
+        let mut inner = self.inner.lock();
+        if inner.answers != answers {
+            return;
+        }
+        inner.silent_until_ns = time::now_ns().saturating_add(timeout_ns).max(1);
     }
 
     /// Gives the device a message; the slot that has it, or `None` when all are taken.
@@ -119,7 +147,7 @@ impl<const RING: usize> Port<RING> {
         message: &mut impl FnMut(usize, &mut Send<'_>) -> bool,
         room: usize,
     ) -> Result<Option<usize>, Errno> {
-        let Inner { transport, queue, waiting } = &mut *self.inner.lock();
+        let Inner { transport, queue, waiting, .. } = &mut *self.inner.lock();
         if queue.is_broken() {
             return Err(Errno::EIO);
         }

@@ -8,6 +8,10 @@
 //! flags and the number of mounts on it, so that walking through directories that nothing is mounted
 //! on takes no lock.
 
+mod frozen;
+
+pub use frozen::{freeze, has_writers};
+
 use crate::inode::{FileSystem, Inode, Place};
 use crate::metadata::{InodeId, NodeKind};
 use crate::notify;
@@ -19,8 +23,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::heap::tree;
-use base::sync::{RwLock, rank};
+use base::sync::{Once, RwLock, rank};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use frozen::FROZEN;
 
 /// One file system (or a part of it), seen at one place.
 pub struct Mount {
@@ -105,7 +110,7 @@ impl Mount {
             file_system,
             root,
             source: String::from(source),
-            flags: AtomicU64::new(flags & FLAG_MASK),
+            flags: AtomicU64::new(flags & (FLAG_MASK | FROZEN)),
             mounts_on_it: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
             is_loose: AtomicBool::new(false),
@@ -130,12 +135,20 @@ impl Mount {
 
     /// The `MS_` flags in force.
     pub fn flags(&self) -> u64 {
-        self.flags.load(Ordering::Relaxed)
+        match self.flags.load(Ordering::Relaxed) {
+            flags if flags & FROZEN != 0 => flags & FLAG_MASK | MS_RDONLY,
+            flags => flags,
+        }
     }
 
     /// Whether nothing may be changed through it.
     pub fn is_read_only(&self) -> bool {
         self.flags() & MS_RDONLY != 0
+    }
+
+    /// Whether its file system takes no changes, through whatever mount.
+    pub fn is_frozen(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & FROZEN != 0
     }
 
     /// How reading through it updates access times.
@@ -160,7 +173,9 @@ impl Mount {
 
     /// Changes the flags by a remount.
     pub fn set_flags(&self, flags: u64) {
-        self.flags.store(flags & FLAG_MASK, Ordering::Relaxed);
+        let change = |old: u64| Some(old & FROZEN | flags & FLAG_MASK);
+        // The change is always possible.
+        let _ = self.flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
     }
 
     /// Somebody opens a regular file for writing through it.
@@ -365,7 +380,7 @@ fn copy_pairs(from: &Location, recursive: bool) -> Vec<(Arc<Mount>, Arc<Mount>)>
             location.mount.file_system.clone(),
             location.inode.clone(),
             &location.mount.source,
-            location.mount.flags(),
+            location.mount.flags.load(Ordering::Relaxed),
         )
     };
     let child = copy(from);
@@ -414,12 +429,12 @@ fn attach_topmost(at: &Location, child: Arc<Mount>) {
     tree.attach(&top, child);
 }
 
-/// Device number of the file system at the root of the tree.
-static ROOT_DEVICE: AtomicU64 = AtomicU64::new(0);
+/// The root of the tree.
+static ROOT: Once<Arc<Mount>> = Once::new();
 
 /// Says which mount is the root of the tree. Once, at boot.
-pub fn set_root(mount: &Mount) {
-    ROOT_DEVICE.store(mount.file_system.device(), Ordering::Relaxed);
+pub fn set_root(mount: &Arc<Mount>) {
+    ROOT.call_once(|| mount.clone());
 }
 
 /// The top of the tree that a location is in.
@@ -431,11 +446,16 @@ pub fn root_of(location: &Location) -> Location {
     Location::root_of(&mount)
 }
 
+/// The mounts of the tree that show the file system of a device number.
+fn shown(tree: &Tree, device: u64) -> impl Iterator<Item = &Arc<Mount>> {
+    let mounts = tree.by_child.values().map(|attachment| &attachment.child).chain(ROOT.get());
+    mounts.filter(move |mount| mount.file_system.device() == device)
+}
+
 /// Whether a mount in the tree shows the file system of a device number.
 pub fn is_mounted(device: u64) -> bool {
     let tree = TREE.read();
-    let is_shown = |attachment: &Attachment| attachment.child.file_system.device() == device;
-    ROOT_DEVICE.load(Ordering::Relaxed) == device || tree.by_child.values().any(is_shown)
+    shown(&tree, device).next().is_some()
 }
 
 /// Whether an inode is, or lies below, a directory of the same file system.

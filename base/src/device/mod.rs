@@ -36,6 +36,14 @@ pub trait Disk: Send + Sync {
     /// Most bytes of one read or write.
     fn most_bytes(&self) -> usize;
 
+    /// For how long a request may wait for its answer, in nanoseconds; 0 where that is not known.
+    fn timeout_ns(&self) -> u64 {
+        0
+    }
+
+    /// Gives requests that come from now on another time, in nanoseconds.
+    fn set_timeout_ns(&self, _timeout_ns: u64) {}
+
     /// Reads `length` bytes from `offset` on.
     ///
     /// # Errors

@@ -137,7 +137,7 @@ impl Volume {
         let volume = self.clone();
         let (held, mut attributes) = self
             .run_holding(move |mounted| {
-                let now = volume.begin_now();
+                let now = volume.begin_now()?;
                 let context = MutationContext::new(owner.user, owner.group, 0, 0);
                 let index = volume.next_nameless();
                 let name = hidden_name(index);
@@ -189,7 +189,7 @@ impl Volume {
         let (number, (space, name)) = (number_of(file)?, space_of(name)?);
         let volume = file.volume.clone();
         self.run(move |mounted| {
-            let now = volume.begin_now();
+            let now = volume.begin_now()?;
             volume.note_times(number, [None, None, Some(now), None]);
             let Some(value) = value else {
                 return mounted.remove_xattr(number, space, &name).map_err(attribute_errno);
@@ -245,7 +245,7 @@ impl Volume {
                 .run(move |mounted| {
                     let needed = if reserves { missing(mounted, number, at, part)? } else { 0 };
                     let rest = available.checked_sub(needed).ok_or(Errno::ENOSPC)?;
-                    volume.note_change(number, volume.begin_now());
+                    volume.note_change(number, volume.begin_now()?);
                     mounted.operate_inode_range(number, at, part, operation).map_err(errno)?;
                     Ok(rest)
                 })

@@ -4,6 +4,7 @@
 //! back meanwhile. What was read or written in small pieces, the metadata, stays in a cache of this
 //! mount, so that going through it again does not wait; every write goes to the disk before it is answered.
 
+use super::journal::Journal;
 use super::times::FixedTime;
 use crate::block::BlockDevice;
 use abi::Errno;
@@ -49,6 +50,7 @@ pub struct DiskIo {
     in_a_row: u32,
     /// Reads that the operation under way may still make: what an image says may lead in a circle.
     reads_left: Arc<AtomicU64>,
+    journal: Arc<Journal>,
 }
 
 fn failed(error: Errno) -> Ext4Error {
@@ -79,13 +81,18 @@ impl Lines {
 
 impl DiskIo {
     /// The disk of a mount.
-    pub fn new(device: Arc<BlockDevice>) -> DiskIo {
+    pub fn new(device: Arc<BlockDevice>, journal: Arc<Journal>) -> DiskIo {
         // A sixty-fourth of the memory, within reason.
         let most = (base::memory::frame_counts().total / 64).clamp(128, 4096);
         let lines = Lines { bytes: BTreeMap::new(), order: VecDeque::new(), most };
         let lines = Arc::new(Mutex::new(&rank::REMOTE_FILES, lines));
         let reads_left = Arc::new(AtomicU64::new(most_reads(device.size())));
-        DiskIo { device, lines, in_a_row: 0, reads_left }
+        DiskIo { device, lines, in_a_row: 0, reads_left, journal }
+    }
+
+    /// Whether the journal on the disk is kept.
+    pub fn journal(&self) -> Arc<Journal> {
+        self.journal.clone()
     }
 
     /// The next operation begins.
@@ -209,6 +216,9 @@ impl BlockIo for DiskIo {
                 at += part.len() as u64;
             }
         }
+        if result.is_err() {
+            self.journal.write_failed();
+        }
         let keeps = result.is_ok() && self.is_cachable(offset, buffer.len());
         let mut lines = self.lines.lock();
         for (line, within, range) in parts(offset, buffer.len()) {
@@ -243,7 +253,11 @@ impl BlockIo for DiskIo {
 
     fn flush(&mut self) -> Ext4Result<()> {
         self.in_a_row = 0;
-        fibre::wait(self.device.disk().0.flush()).map_err(failed).map(|_| ())
+        let result = fibre::wait(self.device.disk().0.flush()).map_err(failed).map(|_| ());
+        if result.is_err() {
+            self.journal.flush_failed();
+        }
+        result
     }
 }
 

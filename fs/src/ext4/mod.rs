@@ -18,6 +18,9 @@ mod extra;
 #[cfg(test)]
 mod extra_tests;
 mod io;
+mod journal;
+#[cfg(test)]
+mod journal_tests;
 mod operations;
 #[cfg(test)]
 mod tests;
@@ -42,6 +45,7 @@ use base::wait::WaitQueue;
 use core::sync::atomic::{AtomicU64, Ordering};
 use extra::{remove_hidden, remove_nameless};
 use io::{DiskIo, Random, WallClock};
+use journal::Journal;
 use rsext4::{
     DirectoryEntryType, Ext4, Ext4Error, Ext4ErrorKind, FileExtentState, FileExtentTarget,
     InodeInfo, InodeNumber, MountOptions, MountServices, MountedServices, NoopObserver,
@@ -66,7 +70,7 @@ fn errno(error: Ext4Error) -> Errno {
         NoMemory => Errno::ENOMEM,
         QuotaExceeded => Errno::EDQUOT,
         TooManyLinks => Errno::EMLINK,
-        ReadOnly => Errno::EROFS,
+        ReadOnly | JournalAborted => Errno::EROFS,
         PermissionDenied => Errno::EPERM,
         Busy => Errno::EBUSY,
         InvalidInput => Errno::EINVAL,
@@ -116,6 +120,8 @@ pub struct Volume {
     /// What the crate's clock shows.
     clock: Arc<FixedTime>,
     times: Once<Times>,
+    journal: Arc<Journal>,
+    disk: Arc<BlockDevice>,
 }
 
 /// An inode that somebody holds.
@@ -213,7 +219,9 @@ impl Volume {
         }
         device.claim()?;
         let (claimed, claimed_too) = (device.clone(), device.clone());
-        let (io, clock) = (DiskIo::new(device.clone()), Arc::new(FixedTime::default()));
+        let (journal, disk) = (Arc::new(Journal::default()), device.clone());
+        let io = DiskIo::new(device.clone(), journal.clone());
+        let clock = Arc::new(FixedTime::default());
         let (peeked, shown) = (io.clone(), clock.clone());
         let begin = move || serve(&inner, (device, io), options, shown, reply);
         let spawned = fibre::spawn_blocking(terms.core, begin, move |_| {
@@ -229,7 +237,9 @@ impl Volume {
         let held = Mutex::new(&rank::REMOTE_FILES, BTreeMap::new());
         let nameless = AtomicU64::new(0);
         let times = Once::new();
-        let volume = Arc::new(Volume { shared, device: number, held, nameless, clock, times });
+        let device = number;
+        let volume = Volume { shared, device, held, nameless, clock, times, journal, disk };
+        let volume = Arc::new(volume);
         let known = volume.clone();
         let (root, attributes) = volume
             .run_holding(move |mounted| {
@@ -252,7 +262,13 @@ impl Volume {
         operation: impl FnOnce(&mut Mounted) -> Result<R, Errno> + Send + 'static,
     ) -> Result<R, Errno> {
         let (place, reply) = place();
-        self.shared.push(Box::new(move |mounted| reply.set(operation(mounted))))?;
+        let (journal, disk) = (self.journal.clone(), self.disk.clone());
+        let work = move |mounted: &mut Mounted| {
+            let result = operation(mounted);
+            journal.look_after(mounted, &disk);
+            reply.set(result);
+        };
+        self.shared.push(Box::new(work))?;
         answer(place).await
     }
 
@@ -454,7 +470,7 @@ fn serve(
     reply: Reply<()>,
 ) {
     let services = MountServices::new(WallClock(clock.clone()), Random, NoopObserver);
-    let fuel = io.clone();
+    let (fuel, journal) = (io.clone(), io.journal());
     let mut mounted: Mounted = match Ext4::mount(io, services, options) {
         Ok(mounted) => mounted,
         Err(error) => {
@@ -497,6 +513,7 @@ fn serve(
         fuel.refill();
         let outcome = catch(|| {
             work(&mut mounted);
+            journal.look_after(&mut mounted, &device);
             numbers_of(&mounted)
         });
         clock.release();
@@ -514,7 +531,9 @@ fn serve(
         return;
     }
     fuel.refill();
-    if let Err(error) = mounted.unmount() {
+    if journal.is_lost() {
+        shared.has_failed();
+    } else if let Err(error) = mounted.unmount() {
         log::error!("ext4 on {}: not everything could be written: {error}", device.name());
         shared.has_failed();
     }

@@ -11,7 +11,7 @@ use abi::fs::{RenameFlags, device_major, device_minor};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use rsext4::{
-    DeviceNumber, DirectoryCursor, Ext4Timestamp, FileName, FilePermissions, InodeMetadataUpdate,
+    DeviceNumber, DirectoryCursor, Ext4ErrorKind, Ext4Timestamp, FileName, FilePermissions, InodeMetadataUpdate,
     InodeNumber, MountOptions, MutationContext, RenameOptions, SpecialInodeKind,
 };
 
@@ -62,7 +62,7 @@ impl Volume {
     pub(crate) async fn change(&self, file: &Held, change: &Change) -> Result<(), Errno> {
         let (number, change, volume) = (number_of(file)?, *change, file.volume.clone());
         self.run(move |mounted| {
-            let now = volume.begin_now();
+            let now = volume.begin_now()?;
             if let Some(size) = change.size {
                 mounted.truncate_inode(number, size).map_err(errno)?;
             }
@@ -115,7 +115,7 @@ impl Volume {
             if is_hidden(directory, &name) {
                 return Err(Errno::EINVAL);
             }
-            let now = volume.begin_now();
+            let now = volume.begin_now()?;
             let context = MutationContext::new(owner.user, owner.group, 0, 0);
             let name = name_of(&name)?;
             let mode = FilePermissions::new(owner.mode as u16 & 0o7777).map_err(errno)?;
@@ -160,7 +160,7 @@ impl Volume {
         }
         let volume = self.clone();
         self.run(move |mounted| {
-            let now = volume.begin_now();
+            let now = volume.begin_now()?;
             volume.note_change(directory, now);
             volume.note_times(file, [None, None, Some(now), None]);
             if let Some(index) = volume.take_nameless(file.raw()) {
@@ -181,7 +181,7 @@ impl Volume {
         let (directory, name, volume) = (number_of(directory)?, copied(name)?, self.clone());
         self.run(move |mounted| {
             let name = name_of(&name)?;
-            let now = volume.begin_now();
+            let now = volume.begin_now()?;
             let outcome = match is_directory {
                 true => mounted.remove_empty_directory(directory, name),
                 false => mounted.unlink(directory, name),
@@ -214,7 +214,7 @@ impl Volume {
                 true => RenameOptions::EXCHANGE,
                 false => RenameOptions::REPLACE,
             };
-            let now = volume.begin_now();
+            let now = volume.begin_now()?;
             let outcome = mounted.rename(from, old, to, new, options).map_err(errno)?;
             volume.note_change(from, now);
             volume.note_change(to, now);
@@ -256,7 +256,14 @@ impl Volume {
             let mut bytes = Vec::new();
             bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
             bytes.resize(length, 0);
-            let count = mounted.read_inode(number, offset, &mut bytes).map_err(errno)?;
+            let count = match mounted.read_inode(number, offset, &mut bytes) {
+                // The bytes are there; the time of access cannot be kept.
+                Err(error) if error.kind() == Ext4ErrorKind::JournalAborted => {
+                    let size = mounted.inode(number).map_err(errno)?.size;
+                    usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX)
+                }
+                result => result.map_err(errno)?,
+            };
             bytes.truncate(count);
             Ok(bytes)
         })
@@ -273,7 +280,7 @@ impl Volume {
     ) -> Result<(), Errno> {
         let (number, bytes, volume) = (number_of(file)?, copied(bytes)?, file.volume.clone());
         self.run(move |mounted| {
-            volume.begin_at(when);
+            volume.begin_at(when)?;
             mounted.write_inode(number, offset, &bytes).map_err(errno)?;
             volume.note_change(number, when);
             Ok(())
@@ -281,8 +288,16 @@ impl Volume {
         .await
     }
 
+    /// Commits everything. `EROFS` where what was changed has been lost.
     pub(crate) async fn sync(&self) -> Result<(), Errno> {
-        self.run(|mounted| mounted.sync().map_err(errno)).await
+        let journal = self.journal.clone();
+        self.run(move |mounted| {
+            if journal.is_lost() {
+                return Err(Errno::EROFS);
+            }
+            mounted.sync().map_err(errno)
+        })
+        .await
     }
 
     pub(crate) async fn entries(&self, directory: &Held) -> Result<Vec<Entry>, Errno> {
@@ -324,7 +339,11 @@ impl Volume {
     }
 
     pub(crate) async fn set_read_only(&self, is_read_only: bool) -> Result<(), Errno> {
+        let journal = self.journal.clone();
         self.run(move |mounted| {
+            if journal.is_lost() {
+                return if is_read_only { Ok(()) } else { Err(Errno::EROFS) };
+            }
             let options = MountOptions { readonly: is_read_only, ..mounted.options() };
             mounted.remount(options).map_err(errno)
         })

@@ -17,7 +17,19 @@ use std::vec;
 pub(super) struct MemoryDisk {
     bytes: HostMutex<Vec<u8>>,
     /// How many writes still succeed.
-    writes_left: HostMutex<usize>,
+    pub(super) writes_left: HostMutex<usize>,
+    /// No flush succeeds.
+    pub(super) cannot_flush: HostMutex<bool>,
+}
+
+impl MemoryDisk {
+    pub(super) fn new(bytes: Vec<u8>) -> Arc<MemoryDisk> {
+        Arc::new(MemoryDisk {
+            bytes: HostMutex::new(bytes),
+            writes_left: HostMutex::new(usize::MAX),
+            cannot_flush: HostMutex::new(false),
+        })
+    }
 }
 
 impl MemoryDisk {
@@ -61,7 +73,8 @@ impl Disk for MemoryDisk {
     }
 
     fn flush(&self) -> base::device::Reply<'_> {
-        Box::pin(async { Ok(Vec::new()) })
+        let cannot = *self.cannot_flush.lock().unwrap();
+        Box::pin(async move { if cannot { Err(Errno::EIO) } else { Ok(Vec::new()) } })
     }
 
     fn discard(&self, _: u64, _: u64) -> base::device::Reply<'_> {
@@ -94,8 +107,7 @@ fn image_with(name: &str, mebibytes: u64, options: &[&str]) -> PathBuf {
 }
 
 pub(super) fn disk_of(path: &PathBuf) -> Arc<MemoryDisk> {
-    let bytes = HostMutex::new(std::fs::read(path).unwrap());
-    Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) })
+    MemoryDisk::new(std::fs::read(path).unwrap())
 }
 
 fn options() -> Options {
@@ -290,8 +302,7 @@ fn a_directory_that_was_synced_has_its_names_after_a_power_cut() {
         let flags = abi::fs::RenameFlags::empty();
         complete(|| root.rename(b"old", file.id(), &root, b"new", None, flags)).await.unwrap();
         complete(|| root.sync()).await.unwrap();
-        let bytes = HostMutex::new(disk.bytes.lock().unwrap().clone());
-        let cut = Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) });
+        let cut = MemoryDisk::new(disk.bytes.lock().unwrap().clone());
         let after = mounted(&cut).await;
         let found = after.root();
         assert!(complete(|| found.lookup(b"new")).await.is_ok());
@@ -305,8 +316,7 @@ fn a_directory_that_was_synced_has_its_names_after_a_power_cut() {
 
 #[test]
 fn what_is_no_ext4_is_refused() {
-    let bytes = HostMutex::new(vec![0xa5; 4 << 20]);
-    let disk = Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) });
+    let disk = MemoryDisk::new(vec![0xa5; 4 << 20]);
     block_on_host(async {
         let device = BlockDevice::new(0, disk.clone(), options());
         let result = RemoteFs::mount_ext4(device, false, options()).await;
@@ -408,8 +418,7 @@ fn survives_noise(path: PathBuf, rounds: u64) {
                 _ => random(256) as u8,
             };
         }
-        let bytes = HostMutex::new(bytes);
-        let disk = Arc::new(MemoryDisk { bytes, writes_left: HostMutex::new(usize::MAX) });
+        let disk = MemoryDisk::new(bytes);
         block_on_host(async {
             let device = BlockDevice::new(0, disk.clone(), options());
             let mounted = RemoteFs::mount_ext4(device, false, options()).await;

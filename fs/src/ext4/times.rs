@@ -7,6 +7,7 @@
 use super::Volume;
 use super::io::DiskIo;
 use crate::metadata::{Metadata, Timestamp};
+use abi::Errno;
 use alloc::collections::BTreeMap;
 use base::heap::tree;
 use base::sync::{Mutex, rank};
@@ -137,14 +138,15 @@ impl Times {
 }
 
 impl Volume {
-    /// Gives the operation that runs a time.
-    pub(super) fn begin_at(&self, time: Timestamp) -> Timestamp {
+    /// Gives the change that runs a time. `EROFS` where nothing can be changed any more.
+    pub(super) fn begin_at(&self, time: Timestamp) -> Result<Timestamp, Errno> {
+        self.check_journal()?;
         self.clock.fix(time);
-        time
+        Ok(time)
     }
 
-    /// Gives the operation that runs the present for its time.
-    pub(super) fn begin_now(&self) -> Timestamp {
+    /// Gives the change that runs the present for its time. `EROFS` as `begin_at`.
+    pub(super) fn begin_now(&self) -> Result<Timestamp, Errno> {
         self.begin_at(Timestamp::now())
     }
 

@@ -61,6 +61,8 @@ pub struct Content {
     pub(super) error: Option<Errno>,
     /// The last error of a write.
     pub(super) lost: Option<LostWrite>,
+    /// The journal of the volume was lost, and `lost` tells it.
+    tells_journal: bool,
     /// Chunks that the next read in order has asked for ahead.
     ahead: u64,
 }
@@ -80,6 +82,20 @@ impl Content {
         let count = self.lost.map_or(0, |lost| lost.count) + 1;
         self.lost = Some(LostWrite { count, before: next_id(), error });
         self.error = Some(error);
+    }
+
+    /// A write was lost, and perhaps the journal of the volume.
+    pub(super) fn has_lost_write(&mut self, error: Errno, is_journal_lost: bool) {
+        self.tells_journal |= is_journal_lost;
+        // `EROFS` is for those who come later.
+        self.has_lost(if error == Errno::EROFS { Errno::EIO } else { error });
+    }
+
+    /// What was written cannot be made durable; a lost journal is told once and no more.
+    pub(super) fn has_lost_sync(&mut self, error: Errno, is_journal_lost: bool) {
+        if !(is_journal_lost && self.tells_journal) {
+            self.has_lost_write(error, is_journal_lost);
+        }
     }
 
     /// Puts bytes at an offset into the queue.
@@ -413,6 +429,9 @@ impl Node {
         if let Some(error) = self.state.lock().content.error {
             return Err(error);
         }
+        if self.remote.server.has_lost_journal() {
+            return Err(Errno::EROFS);
+        }
         let writer = self.open_handle(true)?;
         if self.state.lock().content.queued >= MOST_QUEUED {
             self.settle(false)?;
@@ -558,7 +577,8 @@ impl Node {
             let mut dropped = BTreeMap::new();
             if let Err(error) = result {
                 // The cache has what the server has not.
-                state.content.has_lost(error);
+                let is_journal_lost = self.remote.server.has_lost_journal();
+                state.content.has_lost_write(error, is_journal_lost);
                 dropped = state.content.take_pages();
             }
             drop(state);

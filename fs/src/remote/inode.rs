@@ -152,13 +152,16 @@ impl Inode for Node {
     fn sync(&self) -> Result<(), Errno> {
         self.take_error()?;
         self.itself()?.write_back();
-        if let Err(error) = self.settle(true) {
-            if error != Errno::EIOCBQUEUED {
-                let content = &mut self.state.lock().content;
-                content.has_lost(error);
-                content.error = None;
-            }
-            return Err(error);
+        let settled = self.settle(true);
+        if settled == Err(Errno::EIOCBQUEUED) {
+            return settled;
+        }
+        if let Err(error) = settled {
+            // Every description is told, by `lost_write`.
+            let is_journal_lost = self.remote.server.has_lost_journal();
+            let content = &mut self.state.lock().content;
+            content.has_lost_sync(error, is_journal_lost);
+            return content.error.take().map_or(Ok(()), Err);
         }
         self.take_error()
     }

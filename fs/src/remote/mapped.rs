@@ -40,6 +40,9 @@ impl Node {
                 return Ok(true);
             }
         }
+        if self.remote.server.has_lost_journal() {
+            return Err(Errno::EROFS);
+        }
         // What the write-back will need.
         self.open_handle(true)?;
         if self.find_room(Some(index * PAGE), PAGE)? == 0 {

@@ -398,6 +398,11 @@ impl Server {
         }
     }
 
+    /// Whether changes have been lost, so that no others are taken.
+    pub fn has_lost_journal(&self) -> bool {
+        matches!(self, Server::Ext4(volume) if volume.has_lost_journal())
+    }
+
     /// Name and magic number of the type, and its options for `/proc/mounts`.
     pub fn kind(&self) -> (&'static str, i64, &'static str) {
         match self {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::boot::{Boot, CONFIGURATIONS};
 use super::report::{Case, Filter, Report};
-use super::{Bench, block_devices, ext4, power, root_disk};
+use super::{Bench, block_devices, ext4, failing_disk, power, root_disk};
 
 /// What one boot may take.
 pub const DEADLINE: Duration = Duration::from_secs(90);
@@ -34,6 +34,7 @@ pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
         .chain(ext4::CHECKS)
         .chain(root_disk::CHECKS)
         .chain(block_devices::CHECKS)
+        .chain(failing_disk::CHECKS)
         .chain(power::CHECKS)
         .filter(|(name, _)| filter.wants("disk", name))
     {

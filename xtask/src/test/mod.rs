@@ -25,6 +25,7 @@ mod cargo_tests;
 mod differential;
 mod disk;
 mod ext4;
+mod failing_disk;
 mod faults;
 mod fuzz;
 mod library;

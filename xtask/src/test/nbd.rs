@@ -4,6 +4,8 @@
 //! The model of the cut: what was written before the last flush is there; of what came later, each sector is there or not, as
 //! chance will have it, because disks write their cache back in any order, and a write of several sectors may be torn.
 //!
+//! It can be told to fail, or to answer nothing any more (`Mood`).
+//!
 //! Specification: the NBD project's doc/proto.md (fixed newstyle negotiation, simple replies).
 
 use std::io::{Read, Write};
@@ -27,8 +29,20 @@ enum Event {
     Flush,
 }
 
+/// How the server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// As it should.
+    Good,
+    /// Writes and flushes are errors.
+    Failing,
+    /// Not at all.
+    Silent,
+}
+
 /// The disk and its past.
 struct Disk {
+    mood: Mood,
     first: Vec<u8>,
     now: Vec<u8>,
     events: Vec<Event>,
@@ -37,11 +51,12 @@ struct Disk {
 /// The server; it serves as long as somebody is connected.
 pub struct Server {
     disk: Arc<Mutex<Disk>>,
+    connections: Arc<Mutex<Vec<UnixStream>>>,
     socket: PathBuf,
 }
 
-fn lock(disk: &Mutex<Disk>) -> std::sync::MutexGuard<'_, Disk> {
-    disk.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Server {
@@ -51,21 +66,43 @@ impl Server {
         drop(std::fs::remove_file(&socket));
         let listener = UnixListener::bind(&socket)
             .with_context(|| format!("cannot listen at {}", socket.display()))?;
-        let disk = Disk { now: bytes.clone(), first: bytes, events: Vec::new() };
+        let mood = Mood::Good;
+        let disk = Disk { mood, now: bytes.clone(), first: bytes, events: Vec::new() };
         let disk = Arc::new(Mutex::new(disk));
         let served = disk.clone();
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let connected = connections.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                lock(&connected).extend(stream.try_clone());
                 // The end of the connection is that of the machine, however it comes.
                 drop(serve(stream, &served));
             }
         });
-        Ok(Server { disk, socket })
+        Ok(Server { disk, connections, socket })
     }
 
     /// Where it listens.
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// Answers like this from now on.
+    pub fn set_mood(&self, mood: Mood) {
+        lock(&self.disk).mood = mood;
+    }
+
+    /// Ends all connections: the machine's requests fail.
+    pub fn hang_up(&self) {
+        for stream in lock(&self.connections).drain(..) {
+            // It may be at its end already.
+            drop(stream.shutdown(std::net::Shutdown::Both));
+        }
+    }
+
+    /// The bytes of the disk.
+    pub fn content(&self) -> Vec<u8> {
+        lock(&self.disk).now.clone()
     }
 
     /// How many writes and flushes there were until now.
@@ -171,6 +208,7 @@ fn serve(stream: UnixStream, disk: &Mutex<Disk>) -> Result<()> {
     const REQUEST_MAGIC: u32 = 0x2560_9513;
     const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
     const FORCED: u16 = 1;
+    const EIO: u32 = 5;
     let mut wire = Wire(stream);
     let size = lock(disk).now.len();
     negotiate(&mut wire, size as u64)?;
@@ -182,14 +220,18 @@ fn serve(stream: UnixStream, disk: &Mutex<Disk>) -> Result<()> {
         if count.is_multiple_of(LATE.0) {
             std::thread::sleep(LATE.1);
         }
+        let written = if kind == 1 { wire.vector(length)? } else { Vec::new() };
         let mut data = Vec::new();
+        let mut error = 0_u32;
+        let mood = lock(disk).mood;
         match kind {
+            _ if mood == Mood::Silent => continue,
+            1 | 3 if mood == Mood::Failing => error = EIO,
             0 => data = lock(disk).now[offset..offset + length].to_vec(),
             1 => {
-                let bytes = wire.vector(length)?;
                 let mut disk = lock(disk);
-                disk.now[offset..offset + length].copy_from_slice(&bytes);
-                disk.events.push(Event::Write(offset, bytes));
+                disk.now[offset..offset + length].copy_from_slice(&written);
+                disk.events.push(Event::Write(offset, written));
                 if flags & FORCED != 0 {
                     // Stricter than it must be: everything before is durable too.
                     disk.events.push(Event::Flush);
@@ -200,7 +242,7 @@ fn serve(stream: UnixStream, disk: &Mutex<Disk>) -> Result<()> {
             _ => bail!("request {kind} is not known"),
         }
         let mut reply = SIMPLE_REPLY_MAGIC.to_be_bytes().to_vec();
-        reply.extend(0_u32.to_be_bytes());
+        reply.extend(error.to_be_bytes());
         reply.extend(handle.to_be_bytes());
         reply.extend(data);
         wire.0.write_all(&reply)?;
@@ -220,8 +262,8 @@ mod tests {
             Event::Write(SECTOR, vec![2; 2 * SECTOR]),
         ];
         let first = vec![0; 4 * SECTOR];
-        let disk = Arc::new(Mutex::new(Disk { now: first.clone(), first, events }));
-        let server = Server { disk, socket: PathBuf::new() };
+        let disk = Arc::new(Mutex::new(Disk { mood: Mood::Good, now: first.clone(), first, events }));
+        let server = Server { disk, connections: Arc::default(), socket: PathBuf::new() };
         let sectors = |bytes: Vec<u8>| bytes.chunks(SECTOR).map(|it| it[0]).collect::<Vec<u8>>();
         assert_eq!(sectors(server.cut(3, || true)), [1, 2, 2, 0]);
         assert_eq!(sectors(server.cut(3, || false)), [1, 0, 0, 0]);

@@ -9,7 +9,8 @@ use abi::Errno;
 use abi::fs::{device_major, device_minor};
 use fs::block::loops::flag;
 use fs::block::{self, BlockDevice};
-use fs::pseudo::{Directory, Entry, Listed};
+use fs::Identity;
+use fs::pseudo::{Content, Directory, Entry, Listed};
 
 use super::{directory, number};
 
@@ -79,7 +80,7 @@ fn links(name: impl Fn(&BlockDevice) -> String) -> Vec<Named> {
             None => format!("../../block/{}", device.name()),
         };
         let number = LINKS + place(&device) - DEVICES;
-        let text = move |_: &fs::Identity| Ok(target.clone().into_bytes());
+        let text = move |_: &Identity| Ok(target.clone().into_bytes());
         (name(&device), Entry::link(number, Arc::new(text)))
     };
     block::devices().into_iter().map(link).collect()
@@ -139,12 +140,34 @@ fn content(device: &Arc<BlockDevice>) -> Vec<Named> {
     names
 }
 
-fn queue(device: &BlockDevice, first: u64) -> Vec<Named> {
+/// `queue/io_timeout`: how many milliseconds a request may wait for its answer.
+struct Timeout(Arc<BlockDevice>);
+
+const MILLISECOND_NS: u64 = 1_000_000;
+
+impl Content for Timeout {
+    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
+        let timeout_ns = self.0.disk().0.timeout_ns();
+        Ok(format!("{}\n", timeout_ns / MILLISECOND_NS).into_bytes())
+    }
+
+    fn write(&self, _: &Identity, _offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+        let milliseconds: u32 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
+        if milliseconds == 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.0.disk().0.set_timeout_ns(u64::from(milliseconds) * MILLISECOND_NS);
+        Ok(bytes.len())
+    }
+}
+
+fn queue(device: &Arc<BlockDevice>, first: u64) -> Vec<Named> {
     let geometry = device.geometry();
     let sector = format!("{}", geometry.sector_size);
     let discard = if geometry.can_discard { geometry.sector_size } else { 0 };
     let cache = if geometry.has_cache { "write back" } else { "write through" };
-    lines(
+    let mut names = lines(
         first,
         Vec::from([
             ("logical_block_size", sector.clone()),
@@ -156,7 +179,13 @@ fn queue(device: &BlockDevice, first: u64) -> Vec<Named> {
             ("rotational", String::from("1")),
             ("write_cache", String::from(cache)),
         ]),
-    )
+    );
+    if device.disk().0.timeout_ns() > 0 {
+        let content = Arc::new(Timeout(device.clone()));
+        let entry = Entry::file(first + names.len() as u64, content).with_mode(0o644);
+        names.push((String::from("io_timeout"), entry));
+    }
+    names
 }
 
 fn backing(device: &BlockDevice, first: u64) -> Vec<Named> {

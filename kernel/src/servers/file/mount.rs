@@ -93,14 +93,6 @@ pub async fn mount(call: &Call) -> SysResult {
     let (at, identity) = resolve(call, AT_FDCWD, 1, true).await?;
     call.thread.credentials().require(Capability::Administer)?;
     if flags & MS_REMOUNT != 0 {
-        if flags & MS_BIND == 0 && at.is_mount_root() {
-            let is_read_only = flags & MS_RDONLY != 0;
-            let becomes_read_only = is_read_only && !at.mount.is_read_only();
-            if becomes_read_only && at.mount.has_writers() {
-                return Err(Errno::EBUSY);
-            }
-            at.mount.file_system().set_read_only(is_read_only)?;
-        }
         return remount(&at, flags, &data);
     }
     let names_its_source = flags & (MS_BIND | MS_MOVE) != 0;
@@ -273,21 +265,31 @@ pub async fn make(
     SINGLE.get(slot).and_then(Once::get).cloned().ok_or(Errno::ENODEV)
 }
 
-/// Changes flags and options of a mount. With `MS_BIND` only the flags of this mount change.
+/// Changes flags and options of a mount. With `MS_BIND` only the flags of this mount change, otherwise the file system
+/// takes no changes through others either, or takes them again.
 ///
 /// # Errors
-/// `EBUSY` when it would become read-only while a file is open for writing through it.
+/// `EBUSY` when it would become read-only while a file is open for writing; `EROFS` when it cannot be written any more;
+/// `EIOCBQUEUED` before anything has changed.
 pub fn remount(at: &Location, flags: u64, data: &str) -> SysResult {
     if !at.is_mount_root() {
         return Err(Errno::EINVAL);
     }
-    let becomes_read_only = flags & MS_RDONLY != 0 && !at.mount.is_read_only();
-    if becomes_read_only && at.mount.has_writers() {
+    let file_system = at.mount.file_system();
+    let (is_plain, is_read_only) = (flags & MS_BIND == 0, flags & MS_RDONLY != 0);
+    let is_busy = match is_plain {
+        true => !at.mount.is_frozen() && mounts::has_writers(file_system.device()),
+        false => !at.mount.is_read_only() && at.mount.has_writers(),
+    };
+    if is_read_only && is_busy {
         return Err(Errno::EBUSY);
     }
-    let is_plain = flags & MS_BIND == 0;
-    if is_plain && at.mount.file_system().statistics().magic != PROC_SUPER_MAGIC {
-        at.mount.file_system().remount(data)?;
+    if is_plain {
+        file_system.set_read_only(is_read_only)?;
+        if file_system.statistics().magic != PROC_SUPER_MAGIC {
+            file_system.remount(data)?;
+        }
+        mounts::freeze(file_system.device(), is_read_only);
     }
     at.mount.set_flags(flags);
     Ok(0)

@@ -126,7 +126,7 @@ pub async fn fsconfig(call: &Call) -> SysResult {
     let context = context(&file)?;
     match call.unsigned(1) {
         FSCONFIG_CMD_CREATE => create(call, context).await,
-        FSCONFIG_CMD_RECONFIGURE => reconfigure(call, context),
+        FSCONFIG_CMD_RECONFIGURE => reconfigure(call, context).await,
         command => set_parameter(call, context, command).await,
     }
 }
@@ -211,7 +211,7 @@ async fn create(call: &Call, context: &Context) -> SysResult {
     })
 }
 
-fn reconfigure(call: &Call, context: &Context) -> SysResult {
+async fn reconfigure(call: &Call, context: &Context) -> SysResult {
     context.with(|state| state.begin(Phase::Changing))?;
     let (options, is_read_only) = context.with(|state| (state.options.clone(), state.is_read_only));
     let change = || {
@@ -225,7 +225,7 @@ fn reconfigure(call: &Call, context: &Context) -> SysResult {
         let flags = mount.flags() & !MS_RDONLY | read_only;
         remount(&Location::root_of(mount), flags, &options)
     };
-    let result = change();
+    let result = fs::pending::complete(change).await;
     context.with(|state| match result {
         Ok(_) => state.end(Phase::Idle),
         Err(_) => state.phase = Phase::Failed,

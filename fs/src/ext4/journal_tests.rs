@@ -1,0 +1,78 @@
+//! Disks that refuse writes, and what is left of the volume on them.
+
+use super::tests::{check, disk_of, image, make, mounted, read, write};
+use super::*;
+use crate::inode::{Inode, NewContent, NewNode};
+use crate::pending::complete;
+use base::task::block_on_host;
+
+/// The error of making a file.
+async fn refusal(root: &Arc<dyn Inode>, name: &[u8]) -> Option<Errno> {
+    let new = NewNode { content: NewContent::Regular, mode: 0o644, user: 0, group: 0 };
+    complete(|| root.create(name, &new)).await.err()
+}
+
+async fn fsync(file: &Arc<dyn Inode>) -> Result<(), Errno> {
+    complete(|| file.sync()).await
+}
+
+#[test]
+fn a_disk_that_takes_no_writes_leaves_the_volume_to_be_read() {
+    let path = image("frozen", 16);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let (kept, lost) = (
+            make(&root, "kept", NewContent::Regular).await,
+            make(&root, "lost", NewContent::Regular).await,
+        );
+        write(&kept, 0, b"kept").await;
+        fsync(&kept).await.unwrap();
+        *disk.writes_left.lock().unwrap() = 0;
+        write(&lost, 0, b"lost").await;
+        assert_eq!(fsync(&lost).await, Err(Errno::EIO));
+        // Even when the disk is well again.
+        *disk.writes_left.lock().unwrap() = usize::MAX;
+        assert_eq!(refusal(&root, b"new").await, Some(Errno::EROFS));
+        let mut source = b"more".as_slice();
+        assert_eq!(complete(|| lost.write_at(0, &mut source)).await, Err(Errno::EROFS));
+        let unlinked = complete(|| root.unlink(b"kept", kept.id())).await;
+        assert_eq!(unlinked, Err(Errno::EROFS));
+        // Told before: no second time, but each file once.
+        assert_eq!((fsync(&lost).await, lost.lost_write().unwrap().count), (Ok(()), 1));
+        assert_eq!(fsync(&kept).await, Err(Errno::EIO));
+        assert_eq!((fsync(&kept).await, kept.lost_write().unwrap().count), (Ok(()), 1));
+        kept.drop_cached(0..1);
+        assert_eq!(read(&kept, 0, 9).await, b"kept");
+        assert_eq!(complete(|| file_system.set_read_only(true)).await, Ok(()));
+        assert_eq!(complete(|| file_system.set_read_only(false)).await, Err(Errno::EROFS));
+        drop((root, kept, lost));
+        assert!(complete(|| file_system.close()).await.is_err());
+        let again = mounted(&disk).await;
+        let kept = complete(|| again.root().lookup(b"kept")).await.unwrap();
+        assert_eq!(read(&kept, 0, 9).await, b"kept");
+        assert_eq!(refusal(&again.root(), b"new").await, None);
+        drop(kept);
+        complete(|| again.close()).await.unwrap();
+    });
+    check(path, &disk);
+}
+
+#[test]
+fn a_disk_that_cannot_flush_is_believed_no_more() {
+    let path = image("unflushed", 16);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let file = make(&root, "file", NewContent::Regular).await;
+        *disk.cannot_flush.lock().unwrap() = true;
+        assert_eq!(fsync(&file).await, Err(Errno::EIO));
+        *disk.cannot_flush.lock().unwrap() = false;
+        assert_eq!(refusal(&root, b"new").await, Some(Errno::EROFS));
+        drop((root, file));
+        assert!(complete(|| file_system.close()).await.is_err());
+    });
+    std::fs::remove_file(path).unwrap();
+}
