@@ -412,6 +412,10 @@ pub trait FileSystem: Send + Sync {
     fn close(&self) -> Result<(), Errno> {
         Ok(())
     }
+    /// Whether it takes no changes, through whatever mount.
+    fn is_read_only(&self) -> bool {
+        false
+    }
     /// Changes are refused from now on, or not any more.
     fn set_read_only(&self, _is_read_only: bool) -> Result<(), Errno> {
         Ok(())

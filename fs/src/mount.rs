@@ -95,7 +95,8 @@ impl Mount {
     /// of pipes.
     pub fn detached(file_system: Arc<dyn FileSystem>, source: &str, flags: u64) -> Arc<Mount> {
         let root = file_system.root();
-        Mount::of_part(file_system, root, source, flags)
+        let frozen = if file_system.is_read_only() { FROZEN } else { 0 };
+        Mount::of_part(file_system, root, source, flags | frozen)
     }
 
     fn of_part(

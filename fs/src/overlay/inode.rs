@@ -1,6 +1,6 @@
 //! The operations of inodes that two layers show.
 
-use super::{AnyInode, Node};
+use super::{AnyInode, Node, is_whiteout, make_whiteout, remove_whiteouts};
 use crate::extended::Store;
 use crate::file::File;
 use crate::identity::Identity;
@@ -12,7 +12,6 @@ use abi::Errno;
 use abi::fs::{AllocateFlags, OpenFlags, RenameFlags};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use base::heap::tree;
 use base::io::{Sink, Source};
 use base::memory::{Frame, PAGE_SIZE};
 use core::any::Any;
@@ -122,8 +121,15 @@ impl Inode for Node {
             Err(Errno::ENOENT) => {}
             Err(error) => return Err(error),
         }
-        let upper = me.upper_directory()?.create(name, new)?;
-        let node = self.shared.node(None, Some(upper));
+        let directory = me.upper_directory()?;
+        if let Some(whiteout) = me.in_upper(name)? {
+            directory.unlink(name, whiteout.id())?;
+        }
+        let upper = directory.create(name, new)?;
+        if upper.kind() == NodeKind::Directory {
+            me.hide_below(name, &upper)?;
+        }
+        let node = self.shared.node(Vec::new(), Some(upper));
         me.keep(name, &node);
         Ok(node)
     }
@@ -131,7 +137,7 @@ impl Inode for Node {
     fn create_nameless(&self, new: &NewNode<'_>, is_linkable: bool) -> Result<AnyInode, Errno> {
         let me = self.me()?;
         let upper = me.upper_directory()?.create_nameless(new, is_linkable)?;
-        let node = self.shared.node(None, Some(upper));
+        let node = self.shared.node(Vec::new(), Some(upper));
         node.placed(&me, b"#");
         node.state.lock().is_removed = true;
         Ok(node)
@@ -146,7 +152,11 @@ impl Inode for Node {
             Err(error) => return Err(error),
         }
         let upper = target.copy_up(u64::MAX)?.clone();
-        me.upper_directory()?.link(name, &upper)?;
+        let directory = me.upper_directory()?;
+        if let Some(whiteout) = me.in_upper(name)? {
+            directory.unlink(name, whiteout.id())?;
+        }
+        directory.link(name, &upper)?;
         me.keep(name, &target);
         Ok(())
     }
@@ -179,28 +189,34 @@ impl Inode for Node {
             (Ok(_), _) | (Err(Errno::ENOENT), Some(_)) => return Err(Errno::ESTALE),
             (Err(error), _) => return Err(error),
         };
-        if moved.kind == NodeKind::Directory && moved.lower.is_some() {
+        if moved.kind == NodeKind::Directory && !moved.lowers.is_empty() {
             return Err(Errno::EXDEV);
         }
         if let Some(node) = replaced.as_ref().filter(|node| node.kind == NodeKind::Directory) {
             node.check_empty()?;
         }
-        let hides = [from.in_lower(old)?.is_some(), to.in_lower(new)?.is_some()];
+        let hides = !from.in_lower(old)?.is_empty();
         let inode = moved.copy_up(u64::MAX)?.clone();
         let (upper_from, upper_to) = (from.upper_directory()?, to.upper_directory()?);
-        let upper_replaced = to.in_upper(new)?.map(|inode| inode.id());
-        upper_from.rename(old, inode.id(), &upper_to, new, upper_replaced, flags)?;
-        let gone = {
-            let mut state = from.state.lock();
-            if hides[0] {
-                tree::insert_in_set(&mut state.whiteouts, Arc::from(old));
+        let mut upper_replaced = to.in_upper(new)?;
+        if inode.kind() == NodeKind::Directory {
+            to.hide_below(new, &inode)?;
+            match upper_replaced.take() {
+                // A directory takes the place of another one, or of nothing.
+                Some(whiteout) if is_whiteout(&whiteout) => upper_to.unlink(new, whiteout.id())?,
+                other => upper_replaced = other,
             }
-            state.kept.remove(old)
-        };
-        drop(gone);
-        if hides[1] {
-            tree::insert_in_set(&mut to.state.lock().whiteouts, Arc::from(new));
+            if let Some(directory) = &upper_replaced {
+                remove_whiteouts(directory)?;
+            }
         }
+        let upper_replaced = upper_replaced.map(|inode| inode.id());
+        upper_from.rename(old, inode.id(), &upper_to, new, upper_replaced, flags)?;
+        if hides {
+            make_whiteout(&upper_from, old)?;
+        }
+        let gone = from.state.lock().kept.remove(old);
+        drop(gone);
         if let Some(replaced) = replaced {
             replaced.state.lock().is_removed = true;
         }

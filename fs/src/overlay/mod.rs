@@ -1,51 +1,60 @@
-//! A layer in memory over a tree that is only read: `ferry run --root host`.
+//! Directories shown as one tree: an upper one, in memory, that takes all changes, over lower ones that are only read.
 //!
 //! ```text
-//!  lookup ── upper (a tmpfs): there? ──> that
-//!     └── hidden by a whiteout? ──> ENOENT      └── lower: there? ──> that, seen through a node of ours
+//!  lookup ── upper: there? ── a file, or an opaque directory ──> that        a whiteout ──> ENOENT
+//!     │                  └─ a directory ──> merged with those below
+//!     └── the lower ones, from the top down, in the same way
 //! ```
 //!
-//! A file of the lower tree is copied up when it is opened for writing or changed. Directories of both are
-//! merged. What is removed from the lower tree is hidden by a whiteout, which lies in the node of its
-//! directory, because the upper layer does not outlive the machine; a directory made in place of a hidden
-//! one shows nothing of it. A node with anything in the upper layer stays as long as its name does, so
-//! inode numbers do not change by a copy.
+//! A lower file is copied up when it is opened for writing or changed, with its attributes and extended attributes. A name that is
+//! taken away and that a lower directory has is hidden by a whiteout, a character device 0:0 in the upper directory; a directory
+//! made in place of a hidden one gets the attribute `trusted.overlay.opaque`. That is Linux's format: its layers can be mounted
+//! here. A node with anything in the upper layer stays as long as its name does, so inode numbers do not change by a copy.
 //!
 //! Locks: the state of a node, and the table of nodes, for short steps; never while a layer is asked.
 //!
-//! Left out: moving a directory that has a part in the lower tree (`EXDEV`, as on Linux, so `mv` copies it),
-//! exchanging names, extended attributes of what was not copied.
+//! Left out: upper layers on disks and shares, where each change has to be waited for; moving a directory that has a part in a
+//! lower layer (`EXDEV`, as on Linux without `redirect_dir`, so `mv` copies it), exchanging names.
 
+mod copy;
 mod inode;
+mod layers;
 
-use crate::identity::Identity;
+pub use layers::{Layers, check_option};
+
 use crate::inode::{
-    AttributeChange, FileSystem, FileSystemStatistics, Inode, NewContent, NewNode, anonymous_device,
+    FileSystem, FileSystemStatistics, Inode, NewContent, NewNode, anonymous_device,
 };
 use crate::listing::{Entry, Listing};
-use crate::metadata::{InodeId, Metadata, NodeKind, Permissions};
+use crate::metadata::{InodeId, NodeKind};
+use crate::mount::{Location, Mount};
 use crate::tmpfs::TmpFs;
 use abi::Errno;
-use alloc::collections::{BTreeMap, BTreeSet};
+use abi::fs::XattrFlags;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use base::heap::tree;
 use base::sync::{Mutex, Once, rank};
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::AtomicI32;
 
 /// Magic number of the type.
 const MAGIC: i64 = 0x794c_7630;
 /// Inode numbers of what exists in the upper layer only begin here.
 const FIRST_OWN_NUMBER: u64 = 1 << 61;
-/// Bytes that are copied up before others get the core.
-const COPY_AT_ONCE: usize = 1 << 20;
+/// Bit of inode numbers where the number of the lower layer's device begins.
+const DEVICE_SHIFT: u32 = 48;
+
+/// The extended attribute of a directory that shows nothing of what lies below.
+const OPAQUE: &[u8] = b"trusted.overlay.opaque";
 
 type AnyInode = Arc<dyn Inode>;
 
 struct Shared {
     device: u64,
-    next_number: AtomicU64,
+    /// Devices of the lower layers, each once.
+    devices: Vec<u64>,
     nodes: Mutex<Table>,
 }
 
@@ -62,7 +71,8 @@ pub struct Node {
     itself: Weak<Node>,
     number: u64,
     kind: NodeKind,
-    lower: Option<AnyInode>,
+    /// From the top down: of a directory all that are merged, of others one.
+    lowers: Vec<AnyInode>,
     upper: Once<AnyInode>,
     writers: AtomicI32,
     state: Mutex<State>,
@@ -73,8 +83,6 @@ struct State {
     parent: Option<Arc<Node>>,
     name: Arc<[u8]>,
     is_removed: bool,
-    /// Directory: names of the lower one that are hidden.
-    whiteouts: BTreeSet<Arc<[u8]>>,
     /// Directory: nodes of its names that have something in the upper layer.
     kept: BTreeMap<Arc<[u8]>, Arc<Node>>,
     listing: Listing,
@@ -83,9 +91,9 @@ struct State {
     is_copying: bool,
 }
 
-/// A tree in memory over one that is only read.
+/// See the module.
 pub struct OverlayFs {
-    upper: Arc<TmpFs>,
+    layers: Layers,
     shared: Arc<Shared>,
     root: Arc<Node>,
 }
@@ -93,14 +101,33 @@ pub struct OverlayFs {
 impl OverlayFs {
     /// Shows `upper`, which must be empty, over `lower`.
     pub fn new(lower: &Arc<dyn FileSystem>, upper: Arc<TmpFs>) -> Arc<OverlayFs> {
+        let upper: Arc<dyn FileSystem> = upper;
+        let place = |file_system: &Arc<dyn FileSystem>| {
+            Location::root_of(&Mount::detached(file_system.clone(), "none", 0))
+        };
+        let lowers = core::iter::once(place(lower)).collect();
+        let options = String::from(",lowerdir=host");
+        OverlayFs::of(Layers { lowers, upper: Some(place(&upper)), options })
+    }
+
+    /// Shows these layers.
+    pub fn of(layers: Layers) -> Arc<OverlayFs> {
+        let mut devices: Vec<u64> = Vec::new();
+        for lower in &layers.lowers {
+            let device = lower.inode.id().device;
+            if !devices.contains(&device) {
+                devices.push(device);
+            }
+        }
         let shared = Arc::new(Shared {
             device: anonymous_device(),
-            next_number: AtomicU64::new(FIRST_OWN_NUMBER),
+            devices,
             nodes: Mutex::new(&rank::REMOTE_FILES, Table::default()),
         });
-        let top: AnyInode = upper.root_node().clone();
-        let root = shared.node(Some(lower.root()), Some(top));
-        Arc::new(OverlayFs { upper, shared, root })
+        let lowers = layers.lowers.iter().map(|lower| lower.inode.clone()).collect();
+        let upper = layers.upper.as_ref().map(|upper| upper.inode.clone());
+        let root = shared.node(lowers, upper);
+        Arc::new(OverlayFs { layers, shared, root })
     }
 }
 
@@ -118,18 +145,37 @@ impl FileSystem for OverlayFs {
     }
 
     fn statistics(&self) -> FileSystemStatistics {
-        FileSystemStatistics { magic: MAGIC, ..self.upper.statistics() }
+        let below = self.layers.upper.as_ref().or(self.layers.lowers.first());
+        let none = FileSystemStatistics {
+            magic: MAGIC,
+            block_size: 4096,
+            blocks: 0,
+            free_blocks: 0,
+            inodes: 0,
+            free_inodes: 0,
+        };
+        let statistics = below.map_or(none, |layer| layer.mount.file_system().statistics());
+        FileSystemStatistics { magic: MAGIC, ..statistics }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.layers.upper.is_none()
+    }
+
+    fn set_read_only(&self, is_read_only: bool) -> Result<(), Errno> {
+        if is_read_only || self.layers.upper.is_some() { Ok(()) } else { Err(Errno::EROFS) }
     }
 
     fn options(&self) -> String {
-        String::from(",lowerdir=host")
+        self.layers.options.clone()
     }
 }
 
 impl Shared {
     /// The node that shows these.
-    fn node(self: &Arc<Shared>, lower: Option<AnyInode>, upper: Option<AnyInode>) -> Arc<Node> {
-        let (lower_id, upper_id) = (lower.as_ref().map(|i| i.id()), upper.as_ref().map(|i| i.id()));
+    fn node(self: &Arc<Shared>, lowers: Vec<AnyInode>, upper: Option<AnyInode>) -> Arc<Node> {
+        let lower_id = lowers.first().map(|inode| inode.id());
+        let upper_id = upper.as_ref().map(|inode| inode.id());
         let known = {
             let table = self.nodes.lock();
             let by_upper = upper_id.and_then(|id| table.by_upper.get(&id)?.upgrade());
@@ -138,14 +184,18 @@ impl Shared {
         if let Some(node) = known {
             return node;
         }
-        let kind = upper.as_ref().or(lower.as_ref()).map_or(NodeKind::Anonymous, |i| i.kind());
-        let own = || self.next_number.fetch_add(1, Ordering::Relaxed);
+        let kind = upper.as_ref().or(lowers.first()).map_or(NodeKind::Anonymous, |i| i.kind());
+        let number = match (lower_id, upper_id) {
+            (Some(id), _) => self.number_of(id),
+            (None, Some(id)) => FIRST_OWN_NUMBER + id.number,
+            (None, None) => FIRST_OWN_NUMBER,
+        };
         let node = Arc::new_cyclic(|itself: &Weak<Node>| Node {
             shared: self.clone(),
             itself: itself.clone(),
-            number: lower_id.map_or_else(own, |id| id.number),
+            number,
             kind,
-            lower,
+            lowers,
             upper: Once::new(),
             writers: AtomicI32::new(0),
             state: Mutex::new(&rank::INODE, State::default()),
@@ -166,11 +216,19 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The number here of an inode of a lower layer.
+    fn number_of(&self, id: InodeId) -> u64 {
+        let index = self.devices.iter().position(|device| *device == id.device);
+        id.number ^ (index.unwrap_or(self.devices.len()) as u64) << DEVICE_SHIFT
+    }
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
         let is_gone = |node: Option<&Weak<Node>>| node.is_some_and(|node| node.strong_count() == 0);
         let mut table = self.shared.nodes.lock();
-        if let Some(id) = self.lower.as_ref().map(|inode| inode.id())
+        if let Some(id) = self.lowers.first().map(|inode| inode.id())
             && is_gone(table.by_lower.get(&id))
         {
             table.by_lower.remove(&id);
@@ -200,7 +258,7 @@ impl Node {
 
     /// The inode that shows now what this one is.
     fn shown(&self) -> Result<&AnyInode, Errno> {
-        self.upper.get().or(self.lower.as_ref()).ok_or(Errno::EIO)
+        self.upper.get().or(self.lowers.first()).ok_or(Errno::EIO)
     }
 
     fn sibling(&self, other: &AnyInode) -> Result<Arc<Node>, Errno> {
@@ -216,26 +274,29 @@ impl Node {
         drop(old);
     }
 
+    /// What the upper layer has under a name, be it a whiteout.
     fn in_upper(&self, name: &[u8]) -> Result<Option<AnyInode>, Errno> {
         let Some(upper) = self.upper.get() else { return Ok(None) };
-        match upper.lookup(name) {
-            Ok(inode) => Ok(Some(inode)),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        found(upper.lookup(name))
     }
 
-    /// What the lower tree has under a name that is not hidden.
-    fn in_lower(&self, name: &[u8]) -> Result<Option<AnyInode>, Errno> {
-        let Some(lower) = &self.lower else { return Ok(None) };
-        if self.state.lock().whiteouts.contains(name) {
-            return Ok(None);
+    /// What the lower layers show under a name: all directories that are merged, or one of something else.
+    fn in_lower(&self, name: &[u8]) -> Result<Vec<AnyInode>, Errno> {
+        let mut shown: Vec<AnyInode> = Vec::new();
+        for (index, lower) in self.lowers.iter().enumerate() {
+            let Some(inode) = found(lower.lookup(name))? else { continue };
+            let is_directory = inode.kind() == NodeKind::Directory;
+            if is_whiteout(&inode) || (!is_directory && !shown.is_empty()) {
+                break;
+            }
+            let is_last = index + 1 == self.lowers.len();
+            let ends = !is_directory || is_last || is_opaque(&inode)?;
+            shown.push(inode);
+            if ends {
+                break;
+            }
         }
-        match lower.lookup(name) {
-            Ok(inode) => Ok(Some(inode)),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(shown)
     }
 
     fn look_up(self: &Arc<Node>, name: &[u8]) -> Result<Arc<Node>, Errno> {
@@ -243,17 +304,29 @@ impl Node {
             return Err(Errno::ENOTDIR);
         }
         let upper = self.in_upper(name)?;
+        if upper.as_ref().is_some_and(is_whiteout) {
+            return Err(Errno::ENOENT);
+        }
         if let Some(inode) = &upper {
             let known = self.shared.nodes.lock().by_upper.get(&inode.id()).and_then(Weak::upgrade);
             if let Some(node) = known {
                 return Ok(node);
             }
         }
-        let lower = if upper.is_some() { None } else { self.in_lower(name)? };
-        if upper.is_none() && lower.is_none() {
+        let lowers = match &upper {
+            Some(inode) if inode.kind() != NodeKind::Directory || is_opaque(inode)? => Vec::new(),
+            Some(_) => {
+                let mut lowers = self.in_lower(name)?;
+                // What is no directory is hidden by one.
+                lowers.retain(|inode| inode.kind() == NodeKind::Directory);
+                lowers
+            }
+            None => self.in_lower(name)?,
+        };
+        if upper.is_none() && lowers.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let node = self.shared.node(lower, upper);
+        let node = self.shared.node(lowers, upper);
         node.placed(self, name);
         Ok(node)
     }
@@ -280,177 +353,16 @@ impl Node {
         Ok(())
     }
 
-    /// What an inode in the upper layer has of this one.
-    fn likeness<'a>(metadata: &Metadata, content: NewContent<'a>) -> NewNode<'a> {
-        let Permissions { mode, user, group } = metadata.permissions;
-        NewNode { content, mode, user, group }
-    }
-
-    fn copy_times(&self, upper: &AnyInode, metadata: &Metadata) -> Result<(), Errno> {
-        upper.set_attributes(&AttributeChange {
-            accessed: Some(metadata.accessed),
-            modified: Some(metadata.modified),
-            ..AttributeChange::default()
-        })
-    }
-
-    /// The directory in the upper layer, made with all above it.
-    fn upper_directory(self: &Arc<Node>) -> Result<AnyInode, Errno> {
-        // From the first one above that is there, down: a path may be long.
-        let mut missing: Vec<Arc<Node>> = Vec::new();
-        let mut here = self.clone();
-        while here.upper.get().is_none() {
-            let parent = here.state.lock().parent.clone().ok_or(Errno::EIO)?;
-            missing.push(here);
-            here = parent;
-        }
-        for node in missing.into_iter().rev() {
-            let (parent, name) = {
-                let state = node.state.lock();
-                (state.parent.clone().ok_or(Errno::EIO)?, state.name.clone())
-            };
-            let above = parent.upper.get().ok_or(Errno::EIO)?;
-            let metadata = node.metadata();
-            let upper = match above.create(&name, &Node::likeness(&metadata, NewContent::Directory))
-            {
-                Err(Errno::EEXIST) => above.lookup(&name)?,
-                result => result?,
-            };
-            node.copy_times(&upper, &metadata)?;
-            node.risen(upper)?;
-        }
-        self.upper.get().cloned().ok_or(Errno::EIO)
-    }
-
-    /// The inode in the upper layer, copied if need be; of a regular file `limit` bytes at most.
-    fn copy_up(&self, limit: u64) -> Result<&AnyInode, Errno> {
-        if let Some(upper) = self.upper.get() {
-            return Ok(upper);
-        }
-        let node = self.me()?;
-        if self.kind == NodeKind::Directory {
-            node.upper_directory()?;
-            return self.upper.get().ok_or(Errno::EIO);
-        }
-        let lower = self.lower.as_ref().ok_or(Errno::EIO)?;
-        lower.refresh()?;
-        let metadata = lower.metadata();
-        let target;
-        let content = match self.kind {
-            NodeKind::Regular => NewContent::Regular,
-            NodeKind::Symlink => {
-                target = lower.read_link(&Identity::kernel())?;
-                NewContent::Symlink(&target)
-            }
-            NodeKind::CharacterDevice => NewContent::CharacterDevice(metadata.represented_device),
-            NodeKind::BlockDevice => NewContent::BlockDevice(metadata.represented_device),
-            NodeKind::Fifo => NewContent::Fifo,
-            NodeKind::Socket => NewContent::Socket,
-            NodeKind::Directory | NodeKind::Anonymous => return Err(Errno::EIO),
-        };
-        let (parent, name) = {
-            let state = self.state.lock();
-            (state.parent.clone().ok_or(Errno::EIO)?, state.name.clone())
-        };
-        if self.state.lock().is_removed {
-            return Err(Errno::EROFS);
-        }
-        let directory = parent.upper_directory()?;
-        {
-            let mut state = self.state.lock();
-            if state.is_copying {
-                // Another core is at it: ask again.
-                return Err(Errno::EIOCBQUEUED);
-            }
-            state.is_copying = true;
-        }
-        let result = self.copy_more(lower, &metadata, &directory, &name, content, limit);
-        self.state.lock().is_copying = false;
-        let upper = result?;
-        if self.kind != NodeKind::Symlink {
-            self.copy_times(&upper, &metadata)?;
-        }
-        node.risen(upper)?;
-        self.upper.get().ok_or(Errno::EIO)
-    }
-
-    /// A piece of a copy. `EIOCBQUEUED` while there is more to copy.
-    fn copy_more(
-        &self,
-        lower: &AnyInode,
-        metadata: &Metadata,
-        directory: &AnyInode,
-        name: &[u8],
-        content: NewContent<'_>,
-        limit: u64,
-    ) -> Result<AnyInode, Errno> {
-        let new = Node::likeness(metadata, content);
-        if self.kind != NodeKind::Regular {
-            return directory.create(name, &new);
-        }
-        let begun = self.state.lock().copy.take();
-        let (upper, mut done) = match begun {
-            Some(copy) => copy,
-            None => (directory.create_nameless(&new, true)?, 0),
-        };
-        let size = metadata.size.min(limit);
-        let mut result = Ok(());
-        let mut buffer = Vec::new();
-        let wanted = usize::try_from(size.saturating_sub(done)).unwrap_or(usize::MAX);
-        let wanted = wanted.min(COPY_AT_ONCE);
-        if buffer.try_reserve_exact(wanted).is_err() {
-            result = Err(Errno::ENOMEM);
-        }
-        if wanted > 0 && result.is_ok() {
-            buffer.resize(wanted, 0);
-            let mut sink = buffer.as_mut_slice();
-            result = match lower.read_at(done, &mut sink) {
-                // It has become shorter.
-                Ok(0) => Err(Errno::EIO),
-                Ok(count) => {
-                    let mut bytes = buffer.get(..count).unwrap_or_default();
-                    upper.write_at(done, &mut bytes).map(|written| done += written as u64)
-                }
-                Err(error) => Err(error),
-            };
-            if result.is_ok() && done < size {
-                result = Err(Errno::EIOCBQUEUED);
-            }
-        }
-        match result {
-            Ok(()) => {
-                directory.link(name, &upper)?;
-                Ok(upper)
-            }
-            Err(Errno::EIOCBQUEUED) => {
-                self.state.lock().copy = Some((upper, done));
-                Err(Errno::EIOCBQUEUED)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     /// All names that the directory shows.
     fn merged(&self) -> Result<Vec<Entry>, Errno> {
         let mut names: BTreeMap<Arc<[u8]>, Entry> = BTreeMap::new();
-        let mut collect = |inode: &AnyInode, is_upper: bool, hidden: &BTreeSet<Arc<[u8]>>| {
-            inode.read_directory(0, &mut |entry| {
-                let is_dot = entry.name == b"." || entry.name == b"..";
-                if !is_dot && !hidden.contains(entry.name) {
-                    let name: Arc<[u8]> = Arc::from(entry.name);
-                    let number = entry.number + if is_upper { FIRST_OWN_NUMBER } else { 0 };
-                    let entry = Entry { name: name.clone(), number, kind: entry.kind };
-                    tree::insert(&mut names, name, entry);
-                }
-                true
-            })
-        };
-        let hidden = self.state.lock().whiteouts.clone();
-        if let Some(lower) = &self.lower {
-            collect(lower, false, &hidden)?;
+        // From the bottom up: what lies above hides what lies below.
+        for lower in self.lowers.iter().rev() {
+            let number = |number| self.shared.number_of(InodeId { number, ..lower.id() });
+            collect(lower, &mut names, number)?;
         }
         if let Some(upper) = self.upper.get() {
-            collect(upper, true, &BTreeSet::new())?;
+            collect(upper, &mut names, |number| FIRST_OWN_NUMBER + number)?;
         }
         let kept: Vec<_> = {
             let state = self.state.lock();
@@ -464,27 +376,35 @@ impl Node {
         Ok(names.into_values().collect())
     }
 
-    /// Takes a name away: from the upper layer, and from what shows of the lower one.
+    /// Takes a name away: from the upper layer, and from what shows of the lower ones.
     fn take_away(self: &Arc<Node>, name: &[u8], node: &Arc<Node>) -> Result<(), Errno> {
-        let is_directory = node.kind == NodeKind::Directory;
-        let has_lower = self.in_lower(name)?.is_some();
+        let has_lower = !self.in_lower(name)?.is_empty();
         let directory = self.upper_directory()?;
         if let Some(inode) = self.in_upper(name)? {
-            if is_directory {
+            if node.kind == NodeKind::Directory {
+                remove_whiteouts(&inode)?;
                 directory.remove_directory(name, inode.id())?;
             } else {
                 directory.unlink(name, inode.id())?;
             }
         }
-        let mut state = self.state.lock();
         if has_lower {
-            tree::insert_in_set(&mut state.whiteouts, Arc::from(name));
+            make_whiteout(&directory, name)?;
         }
-        let kept = state.kept.remove(name);
-        drop(state);
+        let kept = self.state.lock().kept.remove(name);
         drop(kept);
         node.state.lock().is_removed = true;
         Ok(())
+    }
+
+    /// A new directory of the upper layer shows nothing of what the lower ones have under its name.
+    fn hide_below(&self, name: &[u8], upper: &AnyInode) -> Result<(), Errno> {
+        let below = self.in_lower(name)?;
+        if !below.first().is_some_and(|inode| inode.kind() == NodeKind::Directory) {
+            return Ok(());
+        }
+        let store = upper.extended().ok_or(Errno::EOPNOTSUPP)?;
+        store.set(OPAQUE, Some(b"y"), XattrFlags::empty())
     }
 
     fn check_empty(&self) -> Result<(), Errno> {
@@ -506,6 +426,79 @@ impl Node {
         let old = tree::insert(&mut self.state.lock().kept, Arc::from(name), node.clone());
         drop(old);
     }
+}
+
+/// What a lookup in a layer found.
+fn found(result: Result<AnyInode, Errno>) -> Result<Option<AnyInode>, Errno> {
+    match result {
+        Ok(inode) => Ok(Some(inode)),
+        Err(Errno::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an inode of a layer hides what lies below.
+fn is_whiteout(inode: &AnyInode) -> bool {
+    inode.kind() == NodeKind::CharacterDevice && inode.metadata().represented_device == 0
+}
+
+/// Whether a directory of a layer hides what lies below.
+fn is_opaque(inode: &AnyInode) -> Result<bool, Errno> {
+    let Some(store) = inode.extended() else { return Ok(false) };
+    match store.get(OPAQUE) {
+        Ok(value) => Ok(*value == *b"y"),
+        Err(Errno::EIOCBQUEUED) => Err(Errno::EIOCBQUEUED),
+        Err(_) => Ok(false),
+    }
+}
+
+fn make_whiteout(directory: &AnyInode, name: &[u8]) -> Result<(), Errno> {
+    let content = NewContent::CharacterDevice(0);
+    directory.create(name, &NewNode { content, mode: 0, user: 0, group: 0 }).map(|_| ())
+}
+
+/// Removes all whiteouts from a directory of the upper layer that shows nothing.
+fn remove_whiteouts(directory: &AnyInode) -> Result<(), Errno> {
+    let mut names: Vec<Arc<[u8]>> = Vec::new();
+    directory.read_directory(0, &mut |entry| {
+        if entry.kind == NodeKind::CharacterDevice {
+            names.push(Arc::from(entry.name));
+        }
+        true
+    })?;
+    for name in names {
+        let inode = directory.lookup(&name)?;
+        if is_whiteout(&inode) {
+            directory.unlink(&name, inode.id())?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds what a directory of a layer has to the names of those below, and takes away what it hides.
+fn collect(
+    directory: &AnyInode,
+    names: &mut BTreeMap<Arc<[u8]>, Entry>,
+    number: impl Fn(u64) -> u64,
+) -> Result<(), Errno> {
+    let mut devices: Vec<Arc<[u8]>> = Vec::new();
+    directory.read_directory(0, &mut |entry| {
+        if entry.name != b"." && entry.name != b".." {
+            let name: Arc<[u8]> = Arc::from(entry.name);
+            if entry.kind == NodeKind::CharacterDevice {
+                devices.push(name.clone());
+            }
+            let entry = Entry { name: name.clone(), number: number(entry.number), kind: entry.kind };
+            tree::insert(names, name, entry);
+        }
+        true
+    })?;
+    for name in devices {
+        if found(directory.lookup(&name))?.as_ref().is_some_and(is_whiteout) {
+            names.remove(&name);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

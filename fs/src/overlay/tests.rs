@@ -1,6 +1,8 @@
 //! A layer over a tree that is in memory itself, so that its answers come at once.
 
 use super::*;
+use crate::identity::Identity;
+use crate::inode::AttributeChange;
 use crate::metadata::Timestamp;
 use crate::pending::complete;
 use crate::tmpfs::Options;
@@ -154,4 +156,99 @@ fn links_share_one_copy() {
     write(&root.lookup(b"twin").unwrap(), b"new");
     assert_eq!(read(&root.lookup(b"top").unwrap()), b"new");
     assert_eq!(root.lookup(b"top").unwrap().id(), root.lookup(b"twin").unwrap().id());
+}
+
+/// The root of a tmpfs, and where it is.
+fn memory() -> (AnyInode, Location) {
+    let file_system: Arc<dyn FileSystem> = TmpFs::new(&Options::default()).unwrap();
+    let location = Location::root_of(&Mount::detached(file_system, "none", 0));
+    (location.inode.clone(), location)
+}
+
+fn directory(parent: &AnyInode, name: &[u8]) -> AnyInode {
+    parent.create(name, &new(NewContent::Directory)).unwrap()
+}
+
+fn file(parent: &AnyInode, name: &[u8], bytes: &[u8]) -> AnyInode {
+    let file = parent.create(name, &new(NewContent::Regular)).unwrap();
+    write(&file, bytes);
+    file
+}
+
+#[test]
+fn several_layers_are_merged_from_the_top_down() {
+    let (bottom, bottom_place) = memory();
+    let (middle, middle_place) = memory();
+    let (upper, upper_place) = memory();
+    let deep = directory(&bottom, b"shared");
+    file(&deep, b"bottom", b"1");
+    file(&deep, b"both", b"bottom");
+    file(&deep, b"hidden", b"1");
+    file(&bottom, b"gone", b"1");
+    file(&directory(&bottom, b"closed"), b"below", b"1");
+    file(&directory(&bottom, b"kind"), b"below", b"1");
+    let over = directory(&middle, b"shared");
+    file(&over, b"both", b"middle");
+    make_whiteout(&over, b"hidden").unwrap();
+    make_whiteout(&middle, b"gone").unwrap();
+    let closed = directory(&middle, b"closed");
+    closed.extended().unwrap().set(OPAQUE, Some(b"y"), XattrFlags::empty()).unwrap();
+    file(&middle, b"kind", b"a file now");
+    // What an earlier mount left in the upper layer.
+    file(&directory(&upper, b"shared"), b"upper", b"1");
+    let lowers = Vec::from([middle_place, bottom_place]);
+    let layers = Layers { lowers, upper: Some(upper_place), options: String::new() };
+    let tree = OverlayFs::of(layers);
+    let root = tree.root();
+    assert_eq!(names(&root), ["closed", "kind", "shared"]);
+    let shared = root.lookup(b"shared").unwrap();
+    assert_eq!(names(&shared), ["both", "bottom", "upper"]);
+    assert_eq!(read(&shared.lookup(b"both").unwrap()), b"middle");
+    assert_eq!(shared.lookup(b"hidden").unwrap_err(), Errno::ENOENT);
+    assert!(names(&root.lookup(b"closed").unwrap()).is_empty());
+    assert_eq!(root.lookup(b"kind").unwrap().kind(), NodeKind::Regular);
+    let numbers: Vec<u64> = [b"both".as_slice(), b"bottom", b"upper"]
+        .map(|name| shared.lookup(name).unwrap().id().number)
+        .to_vec();
+    assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2], "{numbers:?}");
+    // What is removed leaves a whiteout, and what comes instead hides what lies below.
+    let both = shared.lookup(b"both").unwrap();
+    done(|| shared.unlink(b"both", both.id())).unwrap();
+    assert!(is_whiteout(&upper.lookup(b"shared").unwrap().lookup(b"both").unwrap()));
+    for name in [b"bottom".as_slice(), b"upper"] {
+        let inode = shared.lookup(name).unwrap();
+        done(|| shared.unlink(name, inode.id())).unwrap();
+    }
+    done(|| root.remove_directory(b"shared", shared.id())).unwrap();
+    assert!(is_whiteout(&upper.lookup(b"shared").unwrap()));
+    done(|| root.create(b"shared", &new(NewContent::Directory)).map(|_| ())).unwrap();
+    assert!(is_opaque(&upper.lookup(b"shared").unwrap()).unwrap());
+    assert!(names(&root.lookup(b"shared").unwrap()).is_empty());
+    assert_eq!(names(&deep), ["both", "bottom", "hidden"]);
+}
+
+#[test]
+fn extended_attributes_come_along_and_without_an_upper_layer_nothing_changes() {
+    let (lower, place) = memory();
+    let (_, other) = memory();
+    let (upper, upper_place) = memory();
+    let below = file(&lower, b"file", b"text");
+    let none = XattrFlags::empty();
+    below.extended().unwrap().set(b"user.kept", Some(b"value"), none).unwrap();
+    let lowers = Vec::from([place.clone()]);
+    let layers = Layers { lowers, upper: Some(upper_place), options: String::new() };
+    let tree = OverlayFs::of(layers);
+    let copied = tree.root().lookup(b"file").unwrap();
+    done(|| copied.set_attributes(&AttributeChange { mode: Some(0o600), ..Default::default() }))
+        .unwrap();
+    let above = upper.lookup(b"file").unwrap();
+    assert_eq!(&*above.extended().unwrap().get(b"user.kept").unwrap(), b"value");
+    assert_eq!(below.metadata().permissions.mode, 0o755);
+    let layers = Layers { lowers: Vec::from([place, other]), upper: None, options: String::new() };
+    let tree = OverlayFs::of(layers);
+    assert!(tree.is_read_only() && tree.set_read_only(false) == Err(Errno::EROFS));
+    let root = tree.root();
+    assert_eq!(read(&root.lookup(b"file").unwrap()), b"text");
+    let refused = done(|| root.create(b"new", &new(NewContent::Regular)).map(|_| ()));
+    assert_eq!(refused, Err(Errno::EROFS));
 }

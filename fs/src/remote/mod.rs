@@ -575,6 +575,10 @@ impl FileSystem for RemoteFs {
         self.remote.ask(Question::Close, wait).map(|_| ())
     }
 
+    fn is_read_only(&self) -> bool {
+        self.remote.server.has_lost_journal()
+    }
+
     fn set_read_only(&self, is_read_only: bool) -> Result<(), Errno> {
         let writers = self.writers();
         let wait = |server: Server| async move {

@@ -17,8 +17,8 @@ use super::ext4::{check, image, kill_machine, random, text, tool, which};
 use super::nbd::Server;
 use crate::process;
 
-/// Cuts of each load, and with `--all`.
-const CUTS: (usize, usize) = (3, 80);
+/// Cuts of each load, and with `--all`: 300 even where one of the loads is left out.
+const CUTS: (usize, usize) = (3, 100);
 /// Disks that one machine replays.
 const AT_ONCE: usize = 8;
 /// What a replay by Linux may take.

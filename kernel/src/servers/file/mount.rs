@@ -8,6 +8,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use base::sync::Once;
 use fs::inode::FileSystem;
+use fs::overlay::{self, Layers, OverlayFs};
 use fs::tmpfs::{Options, TmpFs};
 use fs::{Location, NodeKind, mount as mounts};
 
@@ -151,7 +152,7 @@ fn check_share_options(data: &str) -> Result<(), Errno> {
 
 /// Whether there are file systems of this type.
 pub fn is_known(type_name: &str) -> bool {
-    matches!(type_name, "tmpfs" | "ramfs" | "9p" | "ext4") || SINGLE_NAMES.contains(&type_name)
+    matches!(type_name, "tmpfs" | "ramfs" | "9p" | "ext4" | "overlay") || SINGLE_NAMES.contains(&type_name)
 }
 
 /// The value of a parameter that `fsconfig` sets.
@@ -183,6 +184,10 @@ pub fn check_parameter(type_name: &str, key: &str, value: &Parameter) -> Result<
         "ramfs" => (true, true),
         "9p" => (true, check_share_options(&option).is_ok()),
         "ext4" => (true, check_disk_options(&option).is_ok()),
+        "overlay" => {
+            let is_known = overlay::check_option(&option).is_ok();
+            (is_known, is_known)
+        }
         "devpts" => {
             let names = ["uid", "gid", "mode", "ptmxmode", "max", "newinstance"];
             (names.contains(&key), true)
@@ -255,6 +260,13 @@ pub async fn make(
     if type_name == "9p" {
         check_share_options(data)?;
         return Box::pin(devices::share(source, SHARE_FRESH_NS)).await;
+    }
+    if type_name == "overlay" {
+        let find = |path: &str| {
+            super::support::Start::new(call, AT_FDCWD, path.as_bytes())?.resolve(path.as_bytes(), true)
+        };
+        let layers = fs::pending::complete(|| Layers::parse(data, find)).await?;
+        return Ok(OverlayFs::of(layers));
     }
     if matches!(type_name, "tmpfs" | "ramfs") {
         let defaults = Options { user: identity.user, group: identity.group, ..Options::default() };
