@@ -424,6 +424,8 @@ pub trait FileSystem: Send + Sync {
     fn cached(&self) -> CacheCounts {
         CacheCounts::default()
     }
+    /// Begins to write back what was written through mappings.
+    fn write_back(&self) {}
     /// Drops what is cached of contents and is elsewhere too.
     fn drop_cached(&self) {}
     /// Options for `/proc/mounts`, each with a leading comma.

@@ -263,6 +263,37 @@ fn pages_of_mappings_are_written_back() {
 }
 
 #[test]
+fn who_writes_too_much_waits_and_old_pages_are_written_back() {
+    use crate::remote::dirty;
+    let path = image("limits", 32);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        // Other tests of this process are held up too, and nothing else.
+        dirty::BYTES.store(1 << 20, core::sync::atomic::Ordering::Relaxed);
+        for index in 0..80 {
+            let file = make(&root, &alloc::format!("file{index}"), NewContent::Regular).await;
+            write(&file, 0, &vec![index; 150_000]).await;
+            let waiting = file_system.cached().writeback;
+            assert!(waiting <= (1 << 20) / 4096 + 40, "{waiting} pages wait");
+        }
+        dirty::BYTES.store(0, core::sync::atomic::Ordering::Relaxed);
+        let file = complete(|| root.lookup(b"file79")).await.unwrap();
+        assert_eq!(read(&file, 149_990, 100).await, [79; 10]);
+        complete(|| file_system.sync()).await.unwrap();
+        let frame = complete(|| file.page(0)).await.unwrap();
+        assert_eq!(complete(|| file.page_written(0, &frame)).await, Ok(true));
+        assert_eq!(file_system.cached().dirty, 1);
+        file_system.write_back();
+        assert_eq!(file_system.cached().dirty, 0);
+        drop((root, file));
+        complete(|| file_system.close()).await.unwrap();
+    });
+    check(path, &disk);
+}
+
+#[test]
 fn times_to_the_nanosecond_survive_another_mount() {
     let path = image("times", 16);
     let disk = disk_of(&path);

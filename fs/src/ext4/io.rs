@@ -95,6 +95,11 @@ impl DiskIo {
         self.journal.clone()
     }
 
+    /// Nothing is written any more where the journal is lost.
+    fn check_journal(&self) -> Ext4Result<()> {
+        if self.journal.is_lost() { Err(Ext4Error::read_only()) } else { Ok(()) }
+    }
+
     /// The next operation begins.
     pub fn refill(&self) {
         self.reads_left.store(most_reads(self.device.size()), Ordering::Relaxed);
@@ -202,6 +207,7 @@ impl BlockIo for DiskIo {
     }
 
     fn write(&mut self, buffer: &[u8], sector: SectorId, _count: u32) -> Ext4Result<()> {
+        self.check_journal()?;
         let offset = self.range(sector, buffer.len())?;
         self.in_a_row = 0;
         let mut result = Ok(());
@@ -252,6 +258,7 @@ impl BlockIo for DiskIo {
     }
 
     fn flush(&mut self) -> Ext4Result<()> {
+        self.check_journal()?;
         self.in_a_row = 0;
         let result = fibre::wait(self.device.disk().0.flush()).map_err(failed).map(|_| ());
         if result.is_err() {

@@ -32,6 +32,8 @@ fn a_disk_that_takes_no_writes_leaves_the_volume_to_be_read() {
         *disk.writes_left.lock().unwrap() = 0;
         write(&lost, 0, b"lost").await;
         assert_eq!(fsync(&lost).await, Err(Errno::EIO));
+        kept.drop_cached(0..1);
+        assert_eq!(read(&kept, 0, 9).await, b"kept");
         // Even when the disk is well again.
         *disk.writes_left.lock().unwrap() = usize::MAX;
         assert_eq!(refusal(&root, b"new").await, Some(Errno::EROFS));

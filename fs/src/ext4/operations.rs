@@ -11,7 +11,7 @@ use abi::fs::{RenameFlags, device_major, device_minor};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use rsext4::{
-    DeviceNumber, DirectoryCursor, Ext4ErrorKind, Ext4Timestamp, FileName, FilePermissions, InodeMetadataUpdate,
+    DeviceNumber, DirectoryCursor, Ext4Timestamp, FileName, FilePermissions, InodeMetadataUpdate,
     InodeNumber, MountOptions, MutationContext, RenameOptions, SpecialInodeKind,
 };
 
@@ -251,14 +251,14 @@ impl Volume {
         offset: u64,
         length: usize,
     ) -> Result<Vec<u8>, Errno> {
-        let number = number_of(file)?;
+        let (number, journal) = (number_of(file)?, self.journal.clone());
         self.run(move |mounted| {
             let mut bytes = Vec::new();
             bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
             bytes.resize(length, 0);
             let count = match mounted.read_inode(number, offset, &mut bytes) {
                 // The bytes are there; the time of access cannot be kept.
-                Err(error) if error.kind() == Ext4ErrorKind::JournalAborted => {
+                Err(error) if journal.is_lost() && errno(error) == Errno::EROFS => {
                     let size = mounted.inode(number).map_err(errno)?.size;
                     usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX)
                 }

@@ -5,7 +5,7 @@
 //! into a queue of the file, from which one task sends them in order, and into the pages that are cached.
 
 use super::server::Handle;
-use super::{Found, Node, Question, Remote};
+use super::{Found, Node, Question, Remote, dirty};
 use crate::file::next_id;
 use crate::inode::LostWrite;
 use crate::mapped;
@@ -19,7 +19,6 @@ use base::io::{Sink, Source};
 use base::memory::{Frame, PAGE_SIZE};
 use base::{task, time};
 use core::ops::Range;
-use core::sync::atomic::Ordering;
 
 pub(super) const PAGE: u64 = PAGE_SIZE as u64;
 /// Pages that are asked for at a time.
@@ -44,6 +43,8 @@ pub struct Content {
     pub(super) cleaning: usize,
     /// A task waits for dirty pages to be old.
     pub(super) is_aging: bool,
+    /// When the first of the dirty pages became dirty, on the clock of `time::now_ns`.
+    pub(super) dirty_since_ns: u64,
     /// Size and time of change of the file that the pages belong to.
     pub version: (u64, Timestamp),
     /// Where the last read ended, as a number of a chunk.
@@ -109,7 +110,7 @@ impl Content {
             return;
         }
         self.queued += bytes.len();
-        remote.queued.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        remote.add_queued(bytes.len() as u64);
         self.queue.push_back((offset, bytes, when));
     }
 
@@ -436,6 +437,9 @@ impl Node {
         if self.state.lock().content.queued >= MOST_QUEUED {
             self.settle(false)?;
         }
+        if dirty::is_too_much() {
+            self.remote.wait_for_room()?;
+        }
         let mut left = usize::try_from(self.find_room(offset, source.remaining() as u64)?)
             .unwrap_or(usize::MAX);
         let mut parts = Vec::new();
@@ -545,7 +549,7 @@ impl Node {
         let mut state = self.state.lock();
         let content = &mut state.content;
         let lost = core::mem::take(&mut content.queue);
-        self.remote.queued.fetch_sub(content.queued as u64, Ordering::Relaxed);
+        self.remote.remove_queued(content.queued as u64);
         (content.queued, content.is_sending) = (0, false);
         content.has_lost(error);
         let dropped = content.take_pages();
@@ -573,7 +577,7 @@ impl Node {
             self.remote.count_free(&writer).await;
             let mut state = self.state.lock();
             state.content.queued = state.content.queued.saturating_sub(bytes.len());
-            self.remote.queued.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+            self.remote.remove_queued(bytes.len() as u64);
             let mut dropped = BTreeMap::new();
             if let Err(error) = result {
                 // The cache has what the server has not.

@@ -10,7 +10,7 @@
 //! lose the right to write and its bytes are copied, so a write in between brings it back. A fault announces the page
 //! before it maps it, which keeps it in the cache, and afterwards, in case it was written back in between.
 
-use super::Node;
+use super::{Node, dirty};
 use super::content::{MOST_QUEUED, PAGE, PART};
 use crate::mapped;
 use crate::metadata::Timestamp;
@@ -21,10 +21,6 @@ use alloc::vec::Vec;
 use base::heap::tree;
 use base::memory::{Frame, PAGE_SIZE};
 use base::{task, time};
-use core::sync::atomic::Ordering;
-
-/// For how long a page may stay dirty, in nanoseconds.
-const AGE_NS: u64 = 5_000_000_000;
 
 impl Node {
     /// `Inode::page_written`.
@@ -48,9 +44,11 @@ impl Node {
         if self.find_room(Some(index * PAGE), PAGE)? == 0 {
             return Err(Errno::ENOSPC);
         }
-        if self.remote.has_too_many_dirty() {
+        if dirty::is_much() {
             self.write_back();
-            self.settle(false)?;
+        }
+        if dirty::is_too_much() {
+            self.remote.wait_for_room()?;
         }
         let mut state = self.state.lock();
         if index >= state.metadata.size.div_ceil(PAGE) {
@@ -60,8 +58,11 @@ impl Node {
         if !content.pages.get(&index).is_some_and(|page| page.is_same(frame)) {
             return Ok(false);
         }
+        if content.dirty.is_empty() {
+            content.dirty_since_ns = time::now_ns();
+        }
         if tree::insert_in_set(&mut content.dirty, index) {
-            self.remote.dirty.fetch_add(1, Ordering::Relaxed);
+            self.remote.add_dirty();
         }
         let is_first = !core::mem::replace(&mut content.is_aging, true);
         let now = Timestamp::now();
@@ -78,9 +79,14 @@ impl Node {
         let node = Arc::downgrade(self);
         let aging = async move {
             loop {
-                time::sleep_for(AGE_NS).await;
+                let (interval_ns, age_ns) = dirty::times_ns();
+                time::sleep_for(interval_ns).await;
                 let Some(node) = node.upgrade() else { return };
-                node.write_back();
+                let since_ns = node.state.lock().content.dirty_since_ns;
+                let old_ns = time::now_ns().saturating_sub(since_ns);
+                if age_ns.is_some_and(|age_ns| old_ns >= age_ns) {
+                    node.write_back();
+                }
                 let mut state = node.state.lock();
                 if state.content.dirty.is_empty() {
                     state.content.is_aging = false;
@@ -159,7 +165,7 @@ impl Node {
         let is_idle = state.content.queue.is_empty();
         let was_sending = is_idle || core::mem::replace(&mut state.content.is_sending, true);
         drop(state);
-        self.remote.dirty.fetch_sub((taken.len() - again) as u64, Ordering::Relaxed);
+        self.remote.count_dirty(taken.len() - again);
         if !was_sending {
             self.begin_sending(writer);
         }

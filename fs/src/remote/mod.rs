@@ -26,6 +26,7 @@
 //! and sockets.
 
 mod content;
+pub mod dirty;
 mod extra;
 mod inode;
 mod mapped;
@@ -103,6 +104,8 @@ enum Question {
     Statistics,
     /// Everything that was written has arrived.
     AllWritten,
+    /// There is room to write more.
+    Room,
     /// Something new in a directory.
     Create { directory: u64, name: Arc<[u8]>, owner: Owner, content: Made },
     /// One more name.
@@ -291,17 +294,6 @@ impl Remote {
         let dirty = self.dirty.load(Ordering::Relaxed).saturating_mul(PAGE);
         let used = kept.saturating_add(self.queued.load(Ordering::Relaxed)).saturating_add(dirty);
         block_size.saturating_mul(free_blocks).saturating_sub(used)
-    }
-
-    /// So many dirty pages are dirty no more.
-    fn count_dirty(&self, pages: usize) {
-        self.dirty.fetch_sub(pages as u64, Ordering::Relaxed);
-    }
-
-    /// Whether programs have to wait before they write to more pages through mappings: an eighth of the memory.
-    fn has_too_many_dirty(&self) -> bool {
-        let most = base::memory::frame_counts().total as u64 / 8;
-        self.dirty.load(Ordering::Relaxed) >= most.max(64)
     }
 
     /// Brings up to date how much is free, where this kernel alone writes.
@@ -536,6 +528,12 @@ impl FileSystem for RemoteFs {
             Ok(Found::Nothing)
         };
         self.remote.ask(Question::AllWritten, wait).map(|_| ())
+    }
+
+    fn write_back(&self) {
+        for node in self.remote.nodes() {
+            node.write_back();
+        }
     }
 
     fn cached(&self) -> CacheCounts {

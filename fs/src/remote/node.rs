@@ -236,6 +236,13 @@ impl Drop for Node {
             shared.nodes.remove(&self.number);
         }
         drop(shared);
+        // What nobody has written, nobody will.
+        let content = &mut self.state.get_mut().content;
+        let (dirty, queued) = (content.dirty.len(), content.queued as u64);
+        if dirty > 0 || queued > 0 {
+            self.remote.count_dirty(dirty);
+            self.remote.remove_queued(queued);
+        }
         // A long path is let go of without recursion.
         let mut above = self.state.get_mut().parent.take();
         while let Some(mut parent) = above.and_then(Arc::into_inner) {

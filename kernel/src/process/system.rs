@@ -43,8 +43,8 @@ const fn field(text: &[u8]) -> [u8; NAME_LENGTH] {
 }
 
 /// Names of the file systems, in the order of `/proc/filesystems`.
-pub const FILE_SYSTEMS: [&str; 7] =
-    ["sysfs", "tmpfs", "proc", "devtmpfs", "devpts", "mqueue", "ramfs"];
+pub const FILE_SYSTEMS: [&str; 9] =
+    ["sysfs", "tmpfs", "proc", "devtmpfs", "devpts", "mqueue", "ramfs", "9p", "overlay"];
 
 /// `/proc/sys/fs/aio-max-nr`: requests that all contexts of native asynchronous input and output may
 /// have room for.

@@ -216,10 +216,12 @@ fn cases(bench: &Bench, options: &[&str], prepare: &str, programs: &str) -> Resu
 
 fn ext4_full(bench: &Bench, directory: &Path) -> Result<()> {
     let image = image(directory, 16)?;
-    let script = "mount -t ext4 /dev/vda /mnt; \
+    let script = "cd /proc/sys/vm; cat dirty_ratio; echo 1048576 > dirty_bytes; cat dirty_ratio dirty_bytes; \
+        (echo 4096 > dirty_bytes) 2> /dev/null || echo too few; cd /; mount -t ext4 /dev/vda /mnt; \
         dd if=/dev/zero of=/mnt/large bs=64k 2>&1 | grep -o 'No space left on device'; sync; \
         rm /mnt/large; echo fits > /mnt/small; sync /mnt/small; cat /mnt/small; umount /mnt";
-    shell(bench, &["--disk", text(&image)], script, "No space left on device\nfits\n")?;
+    let output = "20\n0\n1048576\ntoo few\nNo space left on device\nfits\n";
+    shell(bench, &["--disk", text(&image)], script, output)?;
     check(&image)?;
     ensure!(file_on(&image, "/small")? == b"fits\n", "small differs");
     Ok(())

@@ -13,6 +13,7 @@ use base::sync::{Mutex, rank};
 use fs::notify::LIMITS;
 use fs::protected;
 use fs::pseudo::{Content, Entry};
+use fs::remote::dirty;
 use fs::{Identity, lease};
 
 use hal::PAGE_SIZE;
@@ -129,8 +130,24 @@ impl Content for Number {
 
 /// A number within bounds that something obeys.
 fn limit(number: u64, value: &'static AtomicU64, least: i64, most: i64) -> Entry {
-    let adjust = |number| number;
+    limit_with(number, value, least, most, |number| number)
+}
+
+/// The same, with something to be done when it is set.
+fn limit_with(
+    number: u64,
+    value: &'static AtomicU64,
+    least: i64,
+    most: i64,
+    adjust: fn(u64) -> u64,
+) -> Entry {
     Entry::file(number, Arc::new(Number { value, least, most, adjust })).with_mode(0o644)
+}
+
+/// A number that is set instead of another one.
+fn instead_of(other: &AtomicU64, number: u64) -> u64 {
+    other.store(0, Ordering::Relaxed);
+    number
 }
 
 /// With bit 0, what is cached of files and is elsewhere too is dropped.
@@ -432,12 +449,25 @@ const MEMORY: &[(&str, MakeEntry)] = &[
     ("compact_memory", |number| limit(number, &COMPACTION, 1, 1).with_mode(0o200)),
     kept!("compact_unevictable_allowed", 1, 0, 1),
     kept!("compaction_proactiveness", 20, 0, 100),
-    kept!("dirty_background_bytes", 0, 0, i64::MAX),
-    kept!("dirty_background_ratio", 10, 0, 100),
-    kept!("dirty_bytes", 0, 0, i64::MAX),
-    kept!("dirty_expire_centisecs", 3000, 0, INT),
-    kept!("dirty_ratio", 20, 0, 100),
-    kept!("dirty_writeback_centisecs", 500, 0, INT),
+    ("dirty_background_bytes", |number| {
+        // The last one that was set counts.
+        let adjust = |bytes| instead_of(&dirty::BACKGROUND_RATIO, bytes);
+        limit_with(number, &dirty::BACKGROUND_BYTES, 1, i64::MAX, adjust)
+    }),
+    ("dirty_background_ratio", |number| {
+        let adjust = |ratio| instead_of(&dirty::BACKGROUND_BYTES, ratio);
+        limit_with(number, &dirty::BACKGROUND_RATIO, 0, 100, adjust)
+    }),
+    ("dirty_bytes", |number| {
+        let adjust = |bytes| instead_of(&dirty::RATIO, bytes);
+        limit_with(number, &dirty::BYTES, 2 * PAGE_SIZE as i64, i64::MAX, adjust)
+    }),
+    ("dirty_expire_centisecs", |number| limit(number, &dirty::EXPIRE, 0, INT)),
+    ("dirty_ratio", |number| {
+        let adjust = |ratio| instead_of(&dirty::BYTES, ratio);
+        limit_with(number, &dirty::RATIO, 0, 100, adjust)
+    }),
+    ("dirty_writeback_centisecs", |number| limit(number, &dirty::INTERVAL, 0, INT)),
     kept!("dirtytime_expire_seconds", 43_200, 0, INT),
     ("drop_caches", |number| {
         static VALUE: AtomicU64 = AtomicU64::new(0);
