@@ -99,7 +99,8 @@ impl Layers {
             return Err(Errno::EINVAL);
         }
         let least = if upper.is_some() { 1 } else { 2 };
-        if !(least..=MOST_LOWERS).contains(&lower_names.len()) || upper.is_some() != work.is_some() {
+        if !(least..=MOST_LOWERS).contains(&lower_names.len()) || upper.is_some() != work.is_some()
+        {
             // Linux takes a `workdir` alone for a slip and goes on; what it would be for is not known.
             return Err(Errno::EINVAL);
         }

@@ -488,7 +488,8 @@ fn collect(
             if entry.kind == NodeKind::CharacterDevice {
                 devices.push(name.clone());
             }
-            let entry = Entry { name: name.clone(), number: number(entry.number), kind: entry.kind };
+            let entry =
+                Entry { name: name.clone(), number: number(entry.number), kind: entry.kind };
             tree::insert(names, name, entry);
         }
         true

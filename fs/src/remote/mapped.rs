@@ -10,8 +10,8 @@
 //! lose the right to write and its bytes are copied, so a write in between brings it back. A fault announces the page
 //! before it maps it, which keeps it in the cache, and afterwards, in case it was written back in between.
 
-use super::{Node, dirty};
 use super::content::{MOST_QUEUED, PAGE, PART};
+use super::{Node, dirty};
 use crate::mapped;
 use crate::metadata::Timestamp;
 use abi::Errno;

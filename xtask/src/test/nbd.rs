@@ -262,7 +262,8 @@ mod tests {
             Event::Write(SECTOR, vec![2; 2 * SECTOR]),
         ];
         let first = vec![0; 4 * SECTOR];
-        let disk = Arc::new(Mutex::new(Disk { mood: Mood::Good, now: first.clone(), first, events }));
+        let disk =
+            Arc::new(Mutex::new(Disk { mood: Mood::Good, now: first.clone(), first, events }));
         let server = Server { disk, connections: Arc::default(), socket: PathBuf::new() };
         let sectors = |bytes: Vec<u8>| bytes.chunks(SECTOR).map(|it| it[0]).collect::<Vec<u8>>();
         assert_eq!(sectors(server.cut(3, || true)), [1, 2, 2, 0]);

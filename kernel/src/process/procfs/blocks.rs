@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use abi::Errno;
 use abi::fs::{device_major, device_minor};
+use fs::Identity;
 use fs::block::loops::flag;
 use fs::block::{self, BlockDevice};
-use fs::Identity;
 use fs::pseudo::{Content, Directory, Entry, Listed};
 
 use super::{directory, number};

@@ -152,7 +152,8 @@ fn check_share_options(data: &str) -> Result<(), Errno> {
 
 /// Whether there are file systems of this type.
 pub fn is_known(type_name: &str) -> bool {
-    matches!(type_name, "tmpfs" | "ramfs" | "9p" | "ext4" | "overlay") || SINGLE_NAMES.contains(&type_name)
+    matches!(type_name, "tmpfs" | "ramfs" | "9p" | "ext4" | "overlay")
+        || SINGLE_NAMES.contains(&type_name)
 }
 
 /// The value of a parameter that `fsconfig` sets.
@@ -263,7 +264,8 @@ pub async fn make(
     }
     if type_name == "overlay" {
         let find = |path: &str| {
-            super::support::Start::new(call, AT_FDCWD, path.as_bytes())?.resolve(path.as_bytes(), true)
+            super::support::Start::new(call, AT_FDCWD, path.as_bytes())?
+                .resolve(path.as_bytes(), true)
         };
         let layers = fs::pending::complete(|| Layers::parse(data, find)).await?;
         return Ok(OverlayFs::of(layers));
