@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_down_while_it_is_off() {
-        local(CALL_LIMIT - 1, 7, (stamp(), stamp()), 0);
+        local(CALL_LIMIT - 1, || 7, (stamp(), stamp()), 0);
         assert!(!all().any(|(number, _, _)| number == CALL_LIMIT - 1));
         USES.store(SUMS, Ordering::Relaxed);
         with(CALL_LIMIT - 1, call_way::LOCAL, |sums| sums.add_server(1, 2));
