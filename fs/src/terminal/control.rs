@@ -278,6 +278,8 @@ impl Terminal {
             _ => packet::FLUSH_READ | packet::FLUSH_WRITE,
         };
         Terminal::note_packet(&mut state, told, 0);
+        drop(state);
+        self.sent.wake_all();
         Ok(())
     }
 }

@@ -5,8 +5,8 @@
 //! takes what is shown with `take_output`, woken through `output_ready`.
 //!
 //! One lock guards the line discipline, the window size, and the session; signals are sent when it is
-//! released. Settings change at once: output is processed when it is written, so there is nothing to
-//! wait for in `TCSETSW`.
+//! released. Settings change at once, since output is processed when it is written; who wants to change them when
+//! what was written is out waits for a line that takes time (`wait_until_sent`).
 
 mod control;
 mod discipline;
@@ -28,6 +28,7 @@ use base::io::{Sink, Source};
 use base::sync::{Mutex, Once, rank};
 use base::wait::WaitQueue;
 use core::any::Any;
+use core::sync::atomic::{AtomicBool, Ordering};
 use discipline::Discipline;
 
 pub(crate) const SIGHUP: u8 = 1;
@@ -89,6 +90,12 @@ pub struct Terminal {
     writable: WaitQueue,
     output_ready: WaitQueue,
     input_room: WaitQueue,
+    /// Its line takes time.
+    has_slow_line: AtomicBool,
+    /// Something is under way on such a line.
+    is_sending: AtomicBool,
+    /// Woken when what was under way has arrived.
+    sent: WaitQueue,
 }
 
 impl Terminal {
@@ -118,7 +125,40 @@ impl Terminal {
             writable: WaitQueue::new(),
             output_ready: WaitQueue::new(),
             input_room: WaitQueue::new(),
+            has_slow_line: AtomicBool::new(false),
+            is_sending: AtomicBool::new(false),
+            sent: WaitQueue::new(),
         })
+    }
+
+    /// Its line takes time: programs can wait until their output has arrived.
+    pub fn set_slow_line(&self) {
+        self.has_slow_line.store(true, Ordering::Release);
+    }
+
+    /// Output is about to be taken for a line that takes time: it is under way until `all_sent`.
+    pub fn begin_sending(&self) {
+        self.is_sending.store(true, Ordering::Release);
+    }
+
+    /// All that was taken has arrived.
+    pub fn all_sent(&self) {
+        self.is_sending.store(false, Ordering::Release);
+        self.sent.wake_all();
+    }
+
+    /// Waits until nothing that was written is under way (`tcdrain`). At once for a pseudo-terminal, whose line is the
+    /// program at its other side.
+    pub async fn wait_until_sent(&self) {
+        if !self.has_slow_line.load(Ordering::Acquire) {
+            return;
+        }
+        let is_sent = || {
+            // Output that is stopped counts.
+            let has_output = self.state.lock().discipline.output_length() > 0;
+            (!has_output && !self.is_sending.load(Ordering::Acquire)).then_some(())
+        };
+        self.sent.wait_until(is_sent).await;
     }
 
     /// Its device number.
@@ -243,6 +283,7 @@ impl Terminal {
         self.writable.wake_all();
         self.output_ready.wake_all();
         self.input_room.wake_all();
+        self.sent.wake_all();
     }
 
     /// Opens it for a program. A session leader without a terminal gets it as its own when

@@ -91,7 +91,20 @@ impl Output {
             let credits = &mut self.state.lock().credits[index];
             *credits = credits.saturating_add(frames).min(OUTPUT_WINDOW);
         }
+        self.note_sent();
         self.room.wake_all();
+    }
+
+    /// Tells the terminal if the host has passed on all that was taken from it.
+    pub fn note_sent(&self) {
+        let Some(index) = stream_index(FrameKind::Terminal) else { return };
+        let is_sent = {
+            let state = self.state.lock();
+            state.credits[index] == OUTPUT_WINDOW || state.closed[index].is_some()
+        };
+        if is_sent {
+            terminal().all_sent();
+        }
     }
 
     /// Nobody reads a stream any more; later writes get this error.
@@ -99,6 +112,7 @@ impl Output {
         if let Some(index) = FrameKind::from_number(stream).and_then(stream_index) {
             self.state.lock().closed[index] = Some(errno);
         }
+        self.note_sent();
         self.room.wake_all();
     }
 

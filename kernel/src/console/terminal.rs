@@ -19,6 +19,7 @@ static TERMINAL: Once<Arc<Terminal>> = Once::new();
 pub fn terminal() -> &'static Arc<Terminal> {
     TERMINAL.call_once(|| {
         let terminal = Terminal::new(CONSOLE_DEVICE);
+        terminal.set_slow_line();
         device::set_console(terminal.clone());
         terminal
     })
@@ -35,11 +36,14 @@ impl Channel {
             };
             self.output.room.wait_until(ready).await;
             let mut free: &mut [u8] = &mut buffer;
+            terminal().begin_sending();
             let count = terminal().take_output(&mut free);
             if count > 0 {
                 // A terminal that nobody reads any more swallows what it is given.
                 self.write(FrameKind::Terminal, &buffer[..count]);
+                self.output.note_sent();
             } else {
+                self.output.note_sent();
                 let has_output = || terminal().has_output().then_some(());
                 terminal().output_ready().wait_until(has_output).await;
             }

@@ -7,6 +7,9 @@ use abi::Errno;
 use abi::fs::fcntl::*;
 use abi::fs::*;
 use abi::socket::request::{FIOGETOWN, FIOSETOWN, SIOCGPGRP, SIOCSPGRP};
+use abi::terminal::names::{
+    TCSBRK, TCSBRKP, TCSETAF, TCSETAW, TCSETSF, TCSETSF2, TCSETSW, TCSETSW2,
+};
 use abi::terminal::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -22,6 +25,10 @@ use super::{lease, owner};
 use crate::call::{Call, SysResult};
 use crate::process::mapped::is_mapped_for_writing;
 use crate::process::{Capability, Interrupted};
+
+/// Requests to a terminal that come after what was written.
+const WAITING_REQUESTS: [u32; 8] =
+    [TCSBRK, TCSBRKP, TCSETSW, TCSETSF, TCSETSW2, TCSETSF2, TCSETAW, TCSETAF];
 
 /// `ioctl` of any file: the size of a block, where a block lies, and that nothing changes.
 const FIBMAP: u32 = 1;
@@ -345,6 +352,12 @@ pub async fn ioctl(call: &Call) -> SysResult {
         && let Some(result) = Box::pin(super::block::ioctl(call, disk, request, argument)).await
     {
         return result;
+    }
+    if WAITING_REQUESTS.contains(&request)
+        && let Some(terminal) = file.file().terminal()
+    {
+        let wait = Box::pin(call.thread.interruptible(terminal.wait_until_sent()));
+        wait.await.map_err(|_| Errno::EINTR)?;
     }
     let length = file.file().ioctl_input(request)?;
     let input = user.read_vector(argument, length).await?;
