@@ -41,6 +41,8 @@ enum { PAGE = 4096, SLOTS = 10, REPORT = 250, BUFFER = 3 * PAGE };
 static struct account {
     volatile uint64_t hash;
     volatile uint32_t lines;
+    /* Room was made in some file. */
+    volatile uint32_t has_room;
 } *account;
 
 static int is_told;

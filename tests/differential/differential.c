@@ -77,6 +77,7 @@ static int run_round(uint64_t seed, uint64_t round)
     remove_tree(directory);
     account->hash = 0xcbf29ce484222325u;
     account->lines = 0;
+    account->has_room = 0;
     pid_t child = fork();
     if (child == 0)
         be_round(mix(seed) ^ mix(round << 20), directory);

@@ -93,6 +93,9 @@ static void do_seek(void)
 {
     int slot = an_open_slot(), whence = (int)below(6);
     long offset = an_offset();
+    /* Whether room that nobody has written to is data is the file system's own affair. */
+    if (account->has_room && whence > SEEK_END)
+        whence = SEEK_CUR;
     tell("lseek slot %d %ld %d: %ld", slot, offset, whence, outcome(lseek(slots[slot], offset, whence)));
 }
 
@@ -106,7 +109,7 @@ static void do_size(void)
     if (kind == 0)
         result = truncate(name, offset);
     else if (kind == 1)
-        result = fallocate(slots[slot], mode, offset, length);
+        result = fallocate(slots[slot], mode, offset, length), account->has_room |= result == 0;
     else
         result = ftruncate(slots[slot], offset);
     tell("size(%d) slot %d %s mode %d %ld %ld: %ld", kind, slot, name, mode, offset, length, outcome(result));
