@@ -356,8 +356,11 @@ pub fn copy(from: &Location, recursive: bool) -> Arc<Mount> {
     top.unwrap_or_else(|| from.mount.clone())
 }
 
+/// Mounts, each with its copy.
+pub type Copies = Vec<(Arc<Mount>, Arc<Mount>)>;
+
 /// A copy of a whole tree, as the one of another namespace, for `end_tree`; and each mount with its copy.
-pub fn copy_tree(top: &Arc<Mount>) -> (Arc<Mount>, Vec<(Arc<Mount>, Arc<Mount>)>) {
+pub fn copy_tree(top: &Arc<Mount>) -> (Arc<Mount>, Copies) {
     let pairs = copy_pairs(&Location::root_of(top), true);
     let copied = pairs.first().map_or_else(|| top.clone(), |(_, twin)| twin.clone());
     copied.is_loose.store(false, Ordering::Relaxed);
@@ -375,7 +378,7 @@ pub fn end_tree(top: &Arc<Mount>) {
 }
 
 /// Copies a mount, and with `recursive` those below `from`. Each with its copy, the top first.
-fn copy_pairs(from: &Location, recursive: bool) -> Vec<(Arc<Mount>, Arc<Mount>)> {
+fn copy_pairs(from: &Location, recursive: bool) -> Copies {
     let copy = |location: &Location| {
         Mount::of_part(
             location.mount.file_system.clone(),
@@ -386,7 +389,7 @@ fn copy_pairs(from: &Location, recursive: bool) -> Vec<(Arc<Mount>, Arc<Mount>)>
     };
     let child = copy(from);
     child.is_loose.store(true, Ordering::Relaxed);
-    let mut originals: Vec<(Arc<Mount>, Arc<Mount>)> = Vec::new();
+    let mut originals: Copies = Vec::new();
     originals.push((from.mount.clone(), child));
     if recursive {
         let mut next = 0;
