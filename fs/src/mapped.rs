@@ -1,17 +1,25 @@
 //! Files that are mapped into memory, and whoever maps them: when a file is cut short or punched, its
 //! pages must vanish from there too, and when a page is written back, its mappings must show the next
 //! write. The kernel, which knows the address spaces, observes.
+//!
+//! Pages may be mapped in any number of places, so taking them out may go in turns, as a task of its own. The
+//! handler of the call that lost them waits for its end (`losses`) before it answers.
 
 use crate::metadata::InodeId;
+use crate::pending::Io;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use base::cpu::{MAX_CPUS, PerCpu};
 use base::memory::Frame;
-use base::sync::Once;
+use base::sync::{Mutex, Once, rank};
 use core::ops::Range;
 
-/// Is told about pages of files, and does what it is told before it returns.
+/// Is told about pages of files, and does what it is told before it returns, `gone` apart.
 pub struct Observer {
-    /// These pages are no longer the file's content; a range without end is what was cut off.
-    pub gone: fn(InodeId, Range<u64>),
+    /// These pages are no longer the file's content; a range without end is what was cut off. Gives the end
+    /// of what is done in turns, if not all was done at once.
+    pub gone: fn(InodeId, Range<u64>) -> Option<Arc<dyn Io>>,
     /// These pages are shown by other frames from now on. Private copies of them stay.
     pub replaced: fn(InodeId, &BTreeMap<u64, Frame>),
     /// The next write to these pages, in ascending order, through a shared mapping has to be seen.
@@ -25,10 +33,48 @@ pub fn observe(observer: Observer) {
     OBSERVER.call_once(|| observer);
 }
 
+/// What operations on each core have begun and nobody has waited for yet.
+static LOSSES: PerCpu<Mutex<Vec<Arc<dyn Io>>>> =
+    PerCpu::new([const { Mutex::new(&rank::WANTED_IO, Vec::new()) }; MAX_CPUS]);
+/// Most of them; who does not wait (a file of the host that is cut short there) leaves them behind.
+const MOST_LOSSES: usize = 32;
+
 /// Tells the observer. Called with no lock held.
 pub(crate) fn pages_gone(inode: InodeId, pages: Range<u64>) {
-    if let Some(observer) = OBSERVER.get() {
-        (observer.gone)(inode, pages);
+    let Some(observer) = OBSERVER.get() else { return };
+    let Some(rest) = (observer.gone)(inode, pages) else { return };
+    let mut losses = LOSSES.here().lock();
+    let forgotten =
+        if losses.len() >= MOST_LOSSES { core::mem::take(&mut *losses) } else { Vec::new() };
+    // Without memory nobody waits for it; it comes to its end all the same.
+    if losses.try_reserve(1).is_ok() {
+        losses.push(rest);
+    }
+    drop(losses);
+    drop(forgotten);
+}
+
+/// The pages that operations on this core have just taken from files and that are still on their way out of
+/// mappings. To be asked for right after the operation, before anything else may have the core; there may be
+/// some of others among them.
+pub fn losses() -> Losses {
+    Losses(core::mem::take(&mut *LOSSES.here().lock()))
+}
+
+/// Pages on their way out of mappings.
+pub struct Losses(Vec<Arc<dyn Io>>);
+
+impl Losses {
+    /// Whether there are any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Waits until nobody has these pages mapped any more.
+    pub async fn end(self) {
+        for loss in self.0 {
+            loss.wait().end().await;
+        }
     }
 }
 

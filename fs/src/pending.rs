@@ -58,7 +58,8 @@ impl Wait {
         self.queue.wake_all();
     }
 
-    async fn end(&self) {
+    /// Waits for its end.
+    pub async fn end(&self) {
         self.queue.wait_until(|| self.is_done().then_some(())).await;
     }
 }

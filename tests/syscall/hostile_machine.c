@@ -454,6 +454,78 @@ CASE(a_fork_copies_many_descriptors_in_turns)
     CHECK_EQ(read(ends[0], &byte, 1), 1);
 }
 
+/* Pages of `memory` at these offsets are beyond the end of their file. */
+static void check_gone(char *memory, const long *gone, int count)
+{
+    for (int i = 0; i < count; i++) {
+        pid_t child = fork_or_fail();
+        if (child == 0)
+            _exit(*(volatile char *)(memory + gone[i]));
+        CHECK_KILLED(child, SIGBUS);
+    }
+}
+
+CASE(a_file_that_is_cut_short_leaves_mappings_in_turns)
+{
+    enum { LENGTH = 8 * MIB };
+    int file = open("cut", O_RDWR | O_CREAT, 0600);
+    CHECK_OK(ftruncate(file, LENGTH));
+    char *memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    char *copy = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    CHECK(memory != MAP_FAILED && copy != MAP_FAILED);
+    static const long gone[] = {4096, LENGTH / 2, LENGTH - 1};
+    memset(memory, 1, LENGTH);
+    memset(copy, 2, LENGTH);
+    CHECK_PIECES("ftruncate", 2, CHECK_OK(ftruncate(file, 4096)));
+    check_gone(memory, gone, 3);
+    check_gone(copy, gone, 3);
+    CHECK_EQ(memory[4095], 1);
+    CHECK_EQ(copy[4095], 2);
+    CHECK_OK(ftruncate(file, LENGTH));
+    CHECK_EQ(memory[LENGTH - 1], 0);
+    CHECK_EQ(copy[LENGTH - 1], 0);
+    memset(memory, 1, LENGTH);
+    CHECK_PIECES("truncate", 2, CHECK_OK(truncate("cut", 4096)));
+    check_gone(memory, gone, 3);
+    CHECK_OK(ftruncate(file, LENGTH));
+    memset(memory, 1, LENGTH);
+    int again = -1;
+    CHECK_PIECES("open", 2, again = open("cut", O_WRONLY | O_TRUNC));
+    CHECK_OK(again);
+    check_gone(memory, gone, 3);
+    /* Pages of a hole are zero in shared mappings, and their own copies in private ones. */
+    CHECK_OK(ftruncate(file, LENGTH));
+    memset(memory, 1, LENGTH);
+    memset(copy, 2, LENGTH);
+    CHECK_PIECES("fallocate", 2,
+                 CHECK_OK(fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, LENGTH - 8192)));
+    CHECK_EQ(memory[4095] + memory[LENGTH - 4096], 2);
+    CHECK_EQ(memory[4096] + memory[LENGTH / 2] + memory[LENGTH - 4097], 0);
+    CHECK_EQ(copy[4096] + copy[LENGTH - 4097], 4);
+    CHECK_OK(munmap(copy, LENGTH));
+    CHECK_OK(munmap(memory, LENGTH));
+}
+
+CASE(a_page_that_is_mapped_many_times_is_lost_in_turns)
+{
+    enum { TIMES = 3000 };
+    int file = memfd_create("f", 0);
+    CHECK_OK(ftruncate(file, PAGE));
+    /* A page without rights between two of them: areas of their own. */
+    char *memory = mmap(NULL, 2 * TIMES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    for (int i = 0; i < TIMES; i++) {
+        char *page = mmap(memory + 2 * i * PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+        CHECK(page != MAP_FAILED);
+        page[0] = 1;
+    }
+    CHECK_PIECES("ftruncate", 2, CHECK_OK(ftruncate(file, 0)));
+    static const long gone[] = {0, TIMES / 2 * 2 * PAGE, (TIMES - 1) * 2 * PAGE};
+    check_gone(memory, gone, 3);
+    CHECK_OK(munmap(memory, 2 * TIMES * PAGE));
+    close(file);
+}
+
 /* The line of /proc/self/status, in KiB. */
 static long status_of(const char *label)
 {

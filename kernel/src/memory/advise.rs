@@ -12,6 +12,7 @@ use base::memory::{Frame, PageRights, VirtAddr};
 use core::ops::Range;
 use fs::metadata::InodeId;
 
+use super::PAGES_AT_ONCE;
 use super::area::{AreaFlags, Backing, Object};
 use super::change::Change;
 use super::fault::{Access, FaultSignal};
@@ -180,34 +181,49 @@ impl AddressSpace {
         Ok((objects, inner.areas.is_covered(range)))
     }
 
-    /// Takes the pages of a source out that lie in `pages`, wherever they are mapped. Private copies go
-    /// with the end of a file, but stay when a hole is punched.
-    pub fn drop_source_pages(&self, device: u64, inode: u64, pages: Range<u64>) {
+    /// Takes pages of an inode out that lie in `pages`, wherever they are mapped from address `from` on. Private
+    /// copies go with the end of a file, but stay when a hole is punched. Returns where the rest begins, if one
+    /// part was not all.
+    pub fn drop_source_part(&self, inode: InodeId, pages: &Range<u64>, from: u64) -> Option<u64> {
+        /// Mappings that lose pages in one part.
+        const MAPPINGS: usize = 64;
         let mut inner = self.lock();
-        let mut parts = Vec::new();
-        for (start, area) in inner.areas.iter() {
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        let mut left = 4 * PAGES_AT_ONCE;
+        let mut next = None;
+        for (start, area) in inner.areas.overlapping(from..u64::MAX) {
+            if left == 0 || parts.len() >= MAPPINGS {
+                next = Some(start.max(from));
+                break;
+            }
+            left -= 1;
             let Backing::Object { object, first_page } = &area.backing else { continue };
             let source = &object.source;
             let is_spared = area.is_private() && pages.end != u64::MAX;
-            let content = InodeId { device, number: inode };
-            let is_other = source.inode() != inode || source.device() != device;
-            if is_spared || (is_other && source.content() != content) {
+            let is_other = (source.device(), source.inode()) != (inode.device, inode.number);
+            if is_spared || (is_other && source.content() != inode) {
                 continue;
             }
             let count = (area.end - start) / PAGE;
             let first = pages.start.saturating_sub(*first_page).min(count);
             let end = pages.end.saturating_sub(*first_page).min(count);
-            if first < end {
-                parts.push(start + first * PAGE..start + end * PAGE);
+            let lost = (start + first * PAGE).max(from)..start + end * PAGE;
+            if lost.is_empty() {
+                continue;
             }
+            let (reached, rest) = inner.table.part(VirtAddr(lost.start)..VirtAddr(lost.end), left);
+            if rest == 0 && reached.0 < lost.end {
+                parts.push(lost.start..reached.0);
+                next = Some(reached.0);
+                break;
+            }
+            parts.push(lost);
+            left = rest;
         }
         for part in parts {
             inner.take_pages(part);
         }
-        drop(inner);
-        for copy in self.copies().iter().filter_map(Weak::upgrade) {
-            copy.drop_source_pages(device, inode, pages.clone());
-        }
+        next
     }
 
     /// Takes pages of an inode out that are mapped as these frames; private copies of them stay.

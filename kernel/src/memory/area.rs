@@ -162,10 +162,51 @@ impl Area {
     }
 }
 
+/// Pages of all areas, by what they are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AreaTotals {
+    /// Areas that grow down.
+    pub stack: u64,
+    /// Private and writable, without the stack.
+    pub data: u64,
+    /// Executable, and none of the above.
+    pub text: u64,
+    /// Locked.
+    pub locked: u64,
+}
+
+impl AreaTotals {
+    fn add(&mut self, start: u64, area: &Area) {
+        let pages = (area.end - start) / PAGE;
+        self.each(area, |total| *total += pages);
+    }
+
+    fn subtract(&mut self, start: u64, area: &Area) {
+        let pages = (area.end - start) / PAGE;
+        self.each(area, |total| *total -= pages);
+    }
+
+    /// The totals in which an area counts.
+    fn each(&mut self, area: &Area, count: impl Fn(&mut u64)) {
+        if area.flags.contains(AreaFlags::GROWS_DOWN) {
+            count(&mut self.stack);
+        } else if area.is_private() && area.protection.contains(Protection::WRITE) {
+            count(&mut self.data);
+        } else if area.protection.contains(Protection::EXECUTE) {
+            count(&mut self.text);
+        }
+        if area.flags.contains(AreaFlags::LOCKED) {
+            count(&mut self.locked);
+        }
+    }
+}
+
 /// All areas of an address space.
 #[derive(Clone, Default)]
 pub struct AreaMap {
     map: BTreeMap<u64, Area>,
+    /// Kept up to date by whatever adds, removes and changes areas; splits and joins leave them as they are.
+    totals: AreaTotals,
 }
 
 impl AreaMap {
@@ -177,6 +218,11 @@ impl AreaMap {
     /// Number of areas.
     pub fn len(&self) -> usize {
         self.map.len()
+    }
+
+    /// Pages by what they are for.
+    pub fn totals(&self) -> AreaTotals {
+        self.totals
     }
 
     /// All areas, lowest first.
@@ -250,6 +296,7 @@ impl AreaMap {
         let mut removed = Vec::with_capacity(self.map.range(range.clone()).count());
         while let Some((&start, _)) = self.map.range(range.clone()).next() {
             if let Some(area) = self.map.remove(&start) {
+                self.totals.subtract(start, &area);
                 removed.push((start, area));
             }
         }
@@ -259,7 +306,8 @@ impl AreaMap {
     /// Lets go of up to `count` areas; whether some are left.
     pub fn drop_some(&mut self, count: usize) -> bool {
         for _ in 0..count {
-            drop(self.map.pop_first());
+            let Some((start, area)) = self.map.pop_first() else { break };
+            self.totals.subtract(start, &area);
         }
         !self.map.is_empty()
     }
@@ -268,7 +316,11 @@ impl AreaMap {
     pub fn insert(&mut self, start: u64, area: Area) {
         debug_assert!(self.is_free(start..area.end));
         let end = area.end;
+        let mut totals = self.totals;
+        totals.add(start, &area);
+        // What may find no memory comes first.
         tree::insert(&mut self.map, start, area);
+        self.totals = totals;
         self.join_at(end);
         self.join_at(start);
     }
@@ -279,7 +331,9 @@ impl AreaMap {
         self.split(range.end);
         let mut boundaries = Vec::new();
         for (start, area) in self.map.range_mut(range.clone()) {
+            self.totals.subtract(*start, area);
             change(*start, area);
+            self.totals.add(*start, area);
             boundaries.push(*start);
         }
         boundaries.push(range.end);
@@ -291,15 +345,21 @@ impl AreaMap {
     /// Moves the start of the area at `start` down to `to`.
     pub fn grow_down(&mut self, start: u64, to: u64) {
         if let Some(area) = self.map.get(&start).cloned() {
+            let mut totals = self.totals;
+            totals.subtract(start, &area);
+            totals.add(to, &area);
             tree::insert(&mut self.map, to, area);
             self.map.remove(&start);
+            self.totals = totals;
         }
     }
 
     /// Moves the end of the area at `start` up to `end`.
     pub fn set_end(&mut self, start: u64, end: u64) {
         if let Some(area) = self.map.get_mut(&start) {
+            self.totals.subtract(start, area);
             area.end = end;
+            self.totals.add(start, area);
         }
         self.join_at(end);
     }

@@ -138,7 +138,7 @@ impl AddressSpace {
     }
 
     /// The children that nobody knows yet.
-    pub(super) fn copies(&self) -> Vec<Weak<AddressSpace>> {
+    pub fn copies(&self) -> Vec<Weak<AddressSpace>> {
         self.lock().copies.clone()
     }
 }
@@ -328,7 +328,9 @@ impl Inner {
             }
             let mode = if area.is_private() { ShareMode::CopyOnWrite } else { ShareMode::Shared };
             let part = VirtAddr(start.max(range.start))..VirtAddr(area.end.min(range.end));
-            child.resident += self.table.share_range(&mut child.table, part, mode, 0)? as u64;
+            let shared = self.table.share_range(&mut child.table, part, mode, 0)? as u64;
+            child.resident += shared;
+            child.resident_shared += if area.is_private() { 0 } else { shared };
         }
         super::pin::copy_pinned(self, child, range)?;
         child.resident_peak = child.resident;

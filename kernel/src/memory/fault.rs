@@ -352,14 +352,14 @@ impl Inner {
                 return;
             }
             let Ok(frame) = reserve::zeroed() else { return };
-            if self.put_page(page, frame, rights).is_err() {
+            if self.put_page(page, frame, rights, false).is_err() {
                 return;
             }
         }
     }
 
     fn settle(&mut self, page: u64, frame: Result<Frame, OutOfMemory>, rights: PageRights) -> Step {
-        let put = |frame| self.put_page(page, frame, rights);
+        let put = |frame| self.put_page(page, frame, rights, false);
         match frame.map_err(Errno::from).and_then(put) {
             Ok(()) => Step::Done,
             Err(_) => Step::Failed(FaultSignal::OutOfMemory),
@@ -399,11 +399,11 @@ impl Inner {
         let result = if access.write && is_private {
             reserve::copy(&found.frame)
                 .map_err(Errno::from)
-                .and_then(|frame| self.put_page(wanted.page, frame, own_rights))
+                .and_then(|frame| self.put_page(wanted.page, frame, own_rights, false))
         } else {
             let is_written = access.write && wanted.is_tracked;
             let rights = if is_written { own_rights } else { shared_rights };
-            self.put_page(wanted.page, found.frame, rights)
+            self.put_page(wanted.page, found.frame, rights, !is_private)
         };
         result.map_err(|_| FaultSignal::OutOfMemory)?;
         let first = wanted.page - wanted.before * PAGE;
@@ -412,7 +412,7 @@ impl Inner {
             if page < start || page >= end || self.table.peek(VirtAddr(page)).is_some() {
                 continue;
             }
-            if self.put_page(page, frame, shared_rights).is_err() {
+            if self.put_page(page, frame, shared_rights, !is_private).is_err() {
                 break;
             }
         }

@@ -167,9 +167,10 @@ impl AddressSpace {
                 },
                 ..anonymous_area(place + PAGE, page.protection)
             };
-            let rights = rights_of(&area, !area.is_private());
+            let is_shared = !area.is_private();
+            let rights = rights_of(&area, is_shared);
             inner.add_area(place, area);
-            inner.put_page(place, page.frame, rights)?;
+            inner.put_page(place, page.frame, rights, is_shared)?;
         }
         Ok(start)
     }
@@ -259,7 +260,7 @@ impl AddressSpace {
         let copy = reserve::copy(&mapping.frame)?;
         drop(mapping);
         copy.write((address - page) as usize, bytes);
-        inner.put_page(page, copy, rights)
+        inner.put_page(page, copy, rights, false)
     }
 }
 

@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{PAGES_AT_ONCE, Sites};
 
-use super::area::{Area, AreaFlags, AreaMap, Backing};
+use super::area::{Area, AreaFlags, AreaMap, AreaTotals, Backing};
 use super::attach::Owner;
 use super::change::ChangeLock;
 use super::guard::SpaceGuard;
@@ -122,6 +122,8 @@ pub(super) struct Inner {
     /// Pages in the table, the zero page left out.
     pub(super) resident: u64,
     pub(super) resident_peak: u64,
+    /// Pages in the table that lie in areas which are not private.
+    pub(super) resident_shared: u64,
     /// `mlockall(MCL_FUTURE)` is in force.
     pub(super) lock_future: bool,
     pub(super) regions: ProgramRegions,
@@ -212,6 +214,7 @@ impl AddressSpace {
                     total_peak: 0,
                     resident: 0,
                     resident_peak: 0,
+                    resident_shared: 0,
                     lock_future: false,
                     regions: ProgramRegions::default(),
                     pinned: Vec::new(),
@@ -276,33 +279,19 @@ impl AddressSpace {
     /// The sizes.
     pub fn counters(&self) -> Counters {
         let inner = self.lock();
-        let mut counters = Counters {
+        let AreaTotals { stack, data, text, locked } = inner.areas.totals();
+        Counters {
             total: inner.total,
             total_peak: inner.total_peak,
             resident: inner.resident,
             resident_peak: inner.resident_peak,
+            resident_shared: inner.resident_shared,
+            data,
+            stack,
+            text,
+            locked,
             tables: inner.table.table_count() as u64,
-            ..Counters::default()
-        };
-        for (start, area) in inner.areas.iter() {
-            let pages = (area.end - start) / PAGE;
-            if area.flags.contains(AreaFlags::GROWS_DOWN) {
-                counters.stack += pages;
-            } else if area.is_private() && area.protection.contains(Protection::WRITE) {
-                counters.data += pages;
-            } else if area.protection.contains(Protection::EXECUTE) {
-                counters.text += pages;
-            }
-            if area.flags.contains(AreaFlags::LOCKED) {
-                counters.locked += pages;
-            }
-            if !area.is_private() {
-                // The page of zeros is in private areas only.
-                let pages = inner.table.count(VirtAddr(start)..VirtAddr(area.end));
-                counters.resident_shared += pages as u64;
-            }
         }
-        counters
     }
 
     /// Where the program's parts lie.
@@ -400,7 +389,9 @@ impl Inner {
         let mut areas = self.areas.remove(range.clone());
         for (start, area) in &areas {
             self.total -= (area.end - start) / PAGE;
-            self.take_pages(*start..area.end);
+            let is_shared = !area.is_private();
+            let taken = drain(&mut self.table, self.zero, *start..area.end, |_| is_shared);
+            self.count_taken(taken);
         }
         self.trim_tables(range);
         areas.retain(|(_, area)| area.refers_to_something());
@@ -422,53 +413,82 @@ impl Inner {
 
     /// Takes the pages of `range` out of the table and frees them.
     pub(super) fn take_pages(&mut self, range: Range<u64>) {
-        let zero = self.zero;
-        let mut taken = 0;
-        self.table.drain_range(VirtAddr(range.start)..VirtAddr(range.end), |_, frame, _| {
-            taken += u64::from(frame.address() != zero);
+        let Inner { areas, table, resident_shared, zero, .. } = self;
+        let has_shared = *resident_shared != 0;
+        // The area that was asked about last.
+        let mut known = (0..0, false);
+        let taken = drain(table, *zero, range, |page| {
+            if has_shared && !known.0.contains(&page) {
+                let area = areas.find(page);
+                known = area.map_or((page..page + PAGE, false), |(start, area)| {
+                    (start..area.end, !area.is_private())
+                });
+            }
+            known.1
         });
-        self.resident -= taken;
+        self.count_taken(taken);
     }
 
-    /// Puts a page into the table, replacing what is there.
+    fn count_taken(&mut self, taken: Taken) {
+        self.resident -= taken.all;
+        self.resident_shared -= taken.shared;
+    }
+
+    /// Puts a page into the table, replacing what is there. `is_shared`: its area is not private.
     pub(super) fn put_page(
         &mut self,
         page: u64,
         frame: Frame,
         rights: PageRights,
+        is_shared: bool,
     ) -> Result<(), Errno> {
         let is_counted = !self.is_zero_page(&frame);
         if let Some(replaced) = self.table.map(VirtAddr(page), frame, rights)?
             && !self.is_zero_page(&replaced)
         {
-            self.resident -= 1;
+            self.count_taken(Taken { all: 1, shared: u64::from(is_shared) });
         }
         self.resident += u64::from(is_counted);
+        self.resident_shared += u64::from(is_counted && is_shared);
         self.resident_peak = self.resident_peak.max(self.resident);
         Ok(())
     }
 
     /// Pages of areas that `RLIMIT_DATA` counts.
     pub(super) fn data_pages(&self) -> u64 {
-        self.areas
-            .iter()
-            .filter(|(_, area)| {
-                area.is_private()
-                    && area.protection.contains(Protection::WRITE)
-                    && !area.flags.contains(AreaFlags::GROWS_DOWN)
-            })
-            .map(|(start, area)| (area.end - start) / PAGE)
-            .sum()
+        self.areas.totals().data
     }
 
     /// Pages that are locked.
     pub(super) fn locked_pages(&self) -> u64 {
-        self.areas
-            .iter()
-            .filter(|(_, area)| area.flags.contains(AreaFlags::LOCKED))
-            .map(|(start, area)| (area.end - start) / PAGE)
-            .sum()
+        self.areas.totals().locked
     }
+}
+
+/// Pages that were taken out of a table, the page of zeros left out.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    all: u64,
+    /// Those of areas that are not private.
+    shared: u64,
+}
+
+/// Takes the pages of `range` out of the table and frees them. `is_shared` tells of a page whether its area is
+/// not private.
+fn drain(
+    table: &mut PageTable,
+    zero: PhysAddr,
+    range: Range<u64>,
+    mut is_shared: impl FnMut(u64) -> bool,
+) -> Taken {
+    let mut taken = Taken::default();
+    table.drain_range(VirtAddr(range.start)..VirtAddr(range.end), |page, frame, _| {
+        if frame.address() != zero {
+            taken.all += 1;
+            taken.shared += u64::from(is_shared(page.0));
+        }
+    });
+    taken
 }
 
 /// The rights that the table gives to a page of `area`; private pages that are shared with somebody

@@ -159,7 +159,7 @@ pub(super) fn map(space: &AddressSpace) -> Result<Option<u64>, Errno> {
         inner.add_area(start, area);
         for index in 0..pages {
             let frame = object.source.page(index)?;
-            inner.put_page(start + index * PAGE, frame, rights)?;
+            inner.put_page(start + index * PAGE, frame, rights, false)?;
         }
     }
     Ok(Some(start + PAGE))

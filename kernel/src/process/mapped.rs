@@ -5,22 +5,105 @@
 //! to without a fault, and pages that a cache gives up vanish.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use core::future::Future;
 use core::ops::Range;
+use core::pin::pin;
+use core::task::{Context, Waker};
 
+use base::cpu::CpuId;
 use base::memory::Frame;
+use base::task;
 use fs::mapped::Observer;
 use fs::metadata::InodeId;
+use fs::pending::{Io, Wait};
 
 use super::table;
+use super::thread::Thread;
 use crate::memory::AddressSpace;
+use crate::signal::killable;
 
 /// What files tell of their pages.
 pub(super) const OBSERVER: Observer =
     Observer { gone: pages_gone, replaced: pages_replaced, protect };
 
-/// A file has lost these pages.
-fn pages_gone(inode: InodeId, pages: Range<u64>) {
-    for_each_space(|space| space.drop_source_pages(inode.device, inode.number, pages.clone()));
+/// Processes that are asked in one turn.
+const ASKED_AT_ONCE: usize = 64;
+
+/// How often it is looked who became known meanwhile.
+const ROUNDS: usize = 16;
+
+/// The end of a loss that goes in turns.
+struct Loss(Wait);
+
+impl Io for Loss {
+    fn wait(&self) -> &Wait {
+        &self.0
+    }
+}
+
+/// Waits until the pages that an operation of the caller has just taken from a file are out of all mappings. A
+/// caller that is killed does not wait; the pages go all the same. Comes right after the operation.
+pub async fn settled(thread: &Thread) {
+    let losses = fs::mapped::losses();
+    if !losses.is_empty() {
+        let _ = killable(thread, losses.end()).await;
+    }
+}
+
+/// A file has lost these pages: they are out of all mappings when this returns, or when the work ends that it
+/// gives.
+fn pages_gone(inode: InodeId, pages: Range<u64>) -> Option<Arc<dyn Io>> {
+    let mut turn = Context::from_waker(Waker::noop());
+    let mut work = pin!(take_out(inode, pages.clone()));
+    if work.as_mut().poll(&mut turn).is_ready() {
+        return None;
+    }
+    let loss = Arc::new(Loss(Wait::new()));
+    let end = loss.clone();
+    let is_started = task::spawn(CpuId::current(), async move {
+        take_out(inode, pages).await;
+        end.0.finish();
+    });
+    if is_started.is_ok() {
+        return Some(loss);
+    }
+    // Without memory for the task it is one long turn.
+    while work.as_mut().poll(&mut turn).is_pending() {}
+    None
+}
+
+async fn take_out(inode: InodeId, pages: Range<u64>) {
+    // A child that became known meanwhile was perhaps neither in the list nor a copy of its parent's any
+    // more when the parent was asked. Who became known after that was asked with the parent.
+    let (mut known, mut asked) = (0, 0);
+    for _ in 0..ROUNDS {
+        let before = table::counts().created;
+        if before == known {
+            return;
+        }
+        known = before;
+        for process in table::processes() {
+            if let Some(space) = process.find_thread(|thread| Some(thread.space())) {
+                drop_pages(&space, inode, &pages).await;
+                for copy in space.copies().iter().filter_map(Weak::upgrade) {
+                    drop_pages(&copy, inode, &pages).await;
+                }
+            }
+            asked += 1;
+            if asked % ASKED_AT_ONCE == 0 {
+                task::yield_now().await;
+            }
+        }
+    }
+}
+
+async fn drop_pages(space: &AddressSpace, inode: InodeId, pages: &Range<u64>) {
+    let mut at = 0;
+    while let Some(next) = space.drop_source_part(inode, pages, at) {
+        at = next;
+        task::yield_now().await;
+    }
 }
 
 /// These pages of a file are other frames from now on.

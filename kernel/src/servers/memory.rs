@@ -27,8 +27,8 @@ use crate::memory::{
     PAGES_AT_ONCE, PageSource as _, Place, SharedStore, USER_END, UserMemory, is_page_aligned,
     is_user_range, page_ceil, page_floor,
 };
-use crate::process::Pid;
 use crate::process::limits::{Limits, Resource};
+use crate::process::{Pid, mapped};
 
 use crate::process::Capability;
 use crate::process::access::Observer;
@@ -415,7 +415,11 @@ async fn advise_in_turns(
         let pages = (piece.end - piece.start) / PAGE;
         // A piece that ends before its pages do is as long as one may be.
         let pages = if 2 * pages > PAGES_AT_ONCE { PAGES_AT_ONCE } else { pages };
-        match space.advise(piece, advice).await {
+        let result = space.advise(piece, advice).await;
+        if advice == Advice::Remove {
+            mapped::settled(&call.thread).await;
+        }
+        match result {
             // The area has gone meanwhile.
             Err(Errno::ENOMEM) if !is_strict => is_covered = false,
             result => result?,

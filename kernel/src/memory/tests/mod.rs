@@ -1,5 +1,6 @@
 //! Tests of whole address spaces on the hosted machine: what one operation does to the others.
 
+mod counts;
 mod faults;
 mod load;
 mod operations;

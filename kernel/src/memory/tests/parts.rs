@@ -1,5 +1,7 @@
 //! Changes of much memory: the parts are bounded, see what empties cost, and what is in motion waits.
 
+use alloc::sync::Weak;
+
 use super::*;
 
 /// How many parts a change has.
@@ -133,9 +135,51 @@ fn a_child_that_is_made_loses_what_a_file_loses() {
     let copy = change.begin_copy().unwrap();
     whole(0, |at| change.copy_part(&copy, at).unwrap());
     let (device, inode) = (object.source.device(), object.source.inode());
-    space.drop_source_pages(device, inode, 0..u64::MAX);
+    let inode = fs::metadata::InodeId { device, number: inode };
+    let lose = |space: &AddressSpace| {
+        whole(0, |at| space.drop_source_part(inode, &(0..u64::MAX), at));
+    };
+    lose(&space);
+    space.copies().iter().filter_map(Weak::upgrade).for_each(|copy| lose(&copy));
     assert_eq!((space.resident(), copy.resident()), (0, 0));
     space.forget_copy(&copy);
+}
+
+#[test]
+fn what_a_file_loses_has_parts() {
+    let space = space();
+    let pages = 16 * PAGES_AT_ONCE;
+    let object = shared_object(pages);
+    let inode =
+        fs::metadata::InodeId { device: object.source.device(), number: object.source.inode() };
+    let start = map_object(&space, &object, pages, true);
+    for page in 0..pages {
+        write(&space, start + page * PAGE, b"x");
+    }
+    let private = map_object(&space, &object, 1, false);
+    write(&space, private, b"y");
+    let lose = |lost: Range<u64>| count(0, |at| space.drop_source_part(inode, &lost, at));
+    assert_eq!(lose(pages..u64::MAX), 1);
+    assert!((3..10).contains(&lose(8..pages)));
+    assert_eq!(space.resident(), 8 + 1);
+    // A hole leaves copies, a cut does not.
+    lose(0..4);
+    assert_eq!(space.resident(), 4 + 1);
+    lose(0..u64::MAX);
+    assert_eq!(space.resident(), 0);
+    // Many mappings of one page.
+    for index in 0..PAGES_AT_ONCE {
+        let request = MapRequest {
+            place: Place::Fixed(0x10_0000 + 2 * index * PAGE),
+            flags: AreaFlags::SHARED,
+            backing: Backing::Object { object: object.clone(), first_page: 0 },
+            ..MapRequest::anonymous(PAGE, READ_WRITE)
+        };
+        let at = space.map(request).unwrap();
+        write(&space, at, b"x");
+    }
+    assert!((3..10).contains(&lose(0..1)));
+    assert_eq!(space.resident(), 0);
 }
 
 #[test]

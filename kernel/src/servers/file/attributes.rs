@@ -16,7 +16,7 @@ use fs::{Identity, Inode, Location, NodeKind, Timestamp, notify};
 use super::change::is_regular;
 use super::support::{raise, resolve, resolve_or_itself, usable};
 use crate::call::{Call, SysResult};
-use crate::process::Resource;
+use crate::process::{Resource, mapped};
 
 pub async fn chmod(call: &Call) -> SysResult {
     let (location, identity) = resolve(call, AT_FDCWD, 0, true).await?;
@@ -201,19 +201,21 @@ pub async fn truncate(call: &Call) -> SysResult {
     tree::check_truncate(&location, &identity)?;
     super::lease::give_way_to(call, &location.inode, true, false).await?;
     check_limit(call, location.inode.metadata().size, size)?;
-    tree::resize(&location.inode, &identity, size)?;
-    Ok(0)
+    let result = tree::resize(&location.inode, &identity, size);
+    mapped::settled(&call.thread).await;
+    result.map(|()| 0)
 }
 
-pub fn ftruncate(call: &Call) -> SysResult {
+pub async fn ftruncate(call: &Call) -> SysResult {
     let size = new_size(call, 1)?;
     let file = usable(call, 0)?;
     if !is_regular(&file) || !file.flags().writes() {
         return Err(Errno::EINVAL);
     }
     check_limit(call, file.inode().metadata().size, size)?;
-    tree::resize(file.inode(), &call.thread.identity(), size)?;
-    Ok(0)
+    let result = tree::resize(file.inode(), &call.thread.identity(), size);
+    mapped::settled(&call.thread).await;
+    result.map(|()| 0)
 }
 
 pub async fn fallocate(call: &Call) -> SysResult {
@@ -280,7 +282,9 @@ async fn allocate(
 ) -> Result<(), Errno> {
     let mut at = range.start;
     while at < range.end {
-        at += inode.allocate(flags, at, range.end - at, made)?;
+        let result = inode.allocate(flags, at, range.end - at, made);
+        mapped::settled(&call.thread).await;
+        at += result?;
         if at < range.end {
             task::yield_now().await;
             if call.thread.is_killed() {

@@ -24,7 +24,7 @@ use super::lease;
 use super::support::{Start, path};
 use crate::call::{Call, SysResult, in_turns};
 use crate::process::file_table::Closed;
-use crate::process::{Interrupted, Resource};
+use crate::process::{Interrupted, Resource, mapped};
 
 /// One past the largest descriptor that the caller may have.
 pub fn descriptor_limit(call: &Call) -> u64 {
@@ -135,7 +135,11 @@ async fn open_path(call: &Call, directory: i32, path: &[u8], request: Request) -
     let reservation = call.thread.files().reserve(close_on_exec, descriptor_limit(call))?;
     let start = Start::new(call, directory, path)?;
     lease::give_way(call, start.lookup(), path, request).await?;
-    let file = open::open(start.lookup(), path, request, &**call.thread)?;
+    let opened = open::open(start.lookup(), path, request, &**call.thread);
+    if request.flags.contains(OpenFlags::TRUNC) {
+        mapped::settled(&call.thread).await;
+    }
+    let file = opened?;
     wait_until_open(call, &file, request.flags).await?;
     Ok(number(reservation.install(file)))
 }

@@ -14,7 +14,7 @@ use fs::{Location, NodeKind};
 use super::descriptor::{descriptor_limit, wait_until_open};
 use super::support::resolve_or_itself;
 use crate::call::{Call, Pace, SysResult};
-use crate::process::Capability;
+use crate::process::{Capability, mapped};
 
 /// Bytes of a handle: generation, number.
 const HANDLE: usize = 12;
@@ -94,7 +94,9 @@ pub async fn open_by_handle_at(call: &Call) -> SysResult {
     let closes = request.flags.contains(abi::fs::OpenFlags::CLOEXEC);
     let reservation = call.thread.files().reserve(closes, descriptor_limit(call))?;
     let identity = call.thread.identity();
-    let file = open::open_location(location, request, &identity, &**call.thread, false)?;
+    let opened = open::open_location(location, request, &identity, &**call.thread, false);
+    mapped::settled(&call.thread).await;
+    let file = opened?;
     wait_until_open(call, &file, request.flags).await?;
     Ok(u64::from(reservation.install(file).unsigned_abs()))
 }

@@ -141,7 +141,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::close_range => descriptor::close_range(call).await,
         number::memfd_create => descriptor::memfd_create(call).await,
         number::truncate => attributes::truncate(call).await,
-        number::ftruncate => attributes::ftruncate(call),
+        number::ftruncate => attributes::ftruncate(call).await,
         number::fallocate => attributes::fallocate(call).await,
         number::fadvise64 => attributes::fadvise64(call),
         number::readahead => attributes::readahead(call),
