@@ -29,6 +29,9 @@ pub struct CallSlot {
     /// What the core left that carried the call out, when calls are recorded: stamps, ticks of waiting,
     /// its number.
     served: [AtomicU64; 4],
+    /// How often somebody spun for an answer.
+    #[cfg(test)]
+    spins: AtomicU64,
 }
 
 impl CallSlot {
@@ -74,6 +77,8 @@ impl CallSlot {
 
     /// Looks for the answer until the core has something better to do or has spun long enough.
     fn spin_for_answer(&self) -> Option<u64> {
+        #[cfg(test)]
+        self.spins.fetch_add(1, Ordering::Relaxed);
         let mut deadline_ns = None;
         loop {
             for _ in 0..SPIN_TURNS {
@@ -106,5 +111,27 @@ pub fn decode(value: u64) -> SysResult {
     match Errno::from_return_value(value) {
         Some(errno) => Err(errno),
         None => Ok(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::task::Waker;
+
+    use super::*;
+
+    /// A call that blocks costs its caller one spin, however often its task is polled.
+    #[test]
+    fn a_caller_spins_once_for_a_call() {
+        let slot = CallSlot::new();
+        slot.begin();
+        assert_eq!(slot.answer_soon(), None);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            assert!(slot.poll_answer(&mut context).is_pending());
+        }
+        slot.complete(Ok(7));
+        assert_eq!(slot.poll_answer(&mut context), Poll::Ready(Ok(7)));
+        assert_eq!(slot.spins.load(Ordering::Relaxed), 1);
     }
 }
