@@ -42,6 +42,15 @@ impl Io for Loss {
     }
 }
 
+/// Ends a loss, whatever becomes of the task that takes the pages out.
+struct End(Arc<Loss>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.0.finish();
+    }
+}
+
 /// Waits until the pages that an operation of the caller has just taken from a file are out of all mappings. A
 /// caller that is killed does not wait; the pages go all the same. Comes right after the operation.
 pub async fn settled(thread: &Thread) {
@@ -60,10 +69,10 @@ fn pages_gone(inode: InodeId, pages: Range<u64>) -> Option<Arc<dyn Io>> {
         return None;
     }
     let loss = Arc::new(Loss(Wait::new()));
-    let end = loss.clone();
+    let end = End(loss.clone());
     let is_started = task::spawn(CpuId::current(), async move {
+        let _end = end;
         take_out(inode, pages).await;
-        end.0.finish();
     });
     if is_started.is_ok() {
         return Some(loss);
