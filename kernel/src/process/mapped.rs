@@ -150,3 +150,58 @@ pub fn is_mapped_for_writing(inode: InodeId) -> bool {
         space.is_some_and(|space| space.may_write_source(inode.device, inode.number))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use abi::memory::{Advice, Protection};
+    use alloc::vec::Vec;
+    use base::task::block_on_host;
+    use fs::inode::{NewContent, NewNode};
+    use fs::mapped::losses;
+
+    use super::*;
+    use crate::memory::{AreaFlags, Backing, FileSource, MapRequest, Object, PAGE};
+    use crate::process::testing::{child, end, process};
+
+    /// A file that is cut short is gone from its mappings, here and in a child, when its loss has ended; a
+    /// short one at once.
+    #[test]
+    fn what_was_cut_off_is_out_of_all_mappings_when_the_loss_has_ended() {
+        const PAGES: u64 = 3000;
+        let thread = process();
+        let root = thread.directory().root();
+        let new = NewNode { content: NewContent::Regular, mode: 0o600, user: 0, group: 0 };
+        let file = root.inode.create(b"cut", &new).unwrap();
+        file.truncate(PAGES * PAGE).unwrap();
+        let source = FileSource::of_inode(file.clone());
+        let space = thread.space();
+        let protection = Protection::READ | Protection::WRITE;
+        let start = space
+            .map(MapRequest {
+                flags: AreaFlags::SHARED,
+                backing: Backing::Object {
+                    object: Arc::new(Object { source, name: Vec::new() }),
+                    first_page: 0,
+                },
+                ..MapRequest::anonymous(PAGES * PAGE, protection)
+            })
+            .unwrap();
+        let fill = || {
+            let range = start..start + PAGES * PAGE;
+            block_on_host(space.advise(range, Advice::PopulateWrite)).unwrap();
+        };
+        fill();
+        let child = child(&thread, 0);
+        assert_eq!((space.resident(), child.space().resident()), (PAGES, PAGES));
+        file.truncate((PAGES - 2) * PAGE).unwrap();
+        block_on_host(settled(&thread));
+        assert_eq!((space.resident(), child.space().resident()), (PAGES - 2, PAGES - 2));
+        file.truncate(PAGE).unwrap();
+        let loss = losses();
+        assert!(!loss.is_empty() && space.resident() + child.space().resident() > 2);
+        block_on_host(loss.end());
+        assert_eq!((space.resident(), child.space().resident()), (1, 1));
+        assert_eq!(space.counters().resident_shared, 1);
+        end(child, 0);
+    }
+}
