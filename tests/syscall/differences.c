@@ -3,6 +3,7 @@
 #include "harness.h"
 #include <sched.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -395,4 +396,49 @@ CASE(each_of_several_in_accept_gets_a_connection)
     int spare = socket(AF_UNIX, SOCK_STREAM, 0);
     CHECK_OK(connect(spare, (struct sockaddr *)&name, sizeof name));
     expect_all(takers);
+}
+
+CASE(bad_arguments_before_what_the_descriptor_is)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct msghdr message = {0};
+    scratch();
+    int fd = file_with("file", "x", 1);
+    CHECK_ERRNO(connect(fd, (void *)&name, -1), EINVAL);
+    CHECK_ERRNO(connect(fd, (void *)&name, 1000), EINVAL);
+    CHECK_ERRNO(connect(fd, BAD_LOW, 4), EFAULT);
+    CHECK_ERRNO(connect(fd, (void *)&name, sizeof name), ENOTSOCK);
+    CHECK_ERRNO(connect(-1, BAD_LOW, 4), EBADF);
+    CHECK_ERRNO(sendmsg(-1, &message, (int)0x80000000), EINVAL);
+    CHECK_ERRNO(recvmsg(-1, &message, (int)0x80000000), EINVAL);
+    CHECK_ERRNO(syscall(SYS_sendmmsg, -1, &message, 1, 0x80000000), EINVAL);
+    CHECK_ERRNO(syscall(SYS_recvmmsg, -1, &message, 1, 0x80000000, BAD_LOW), EINVAL);
+    CHECK_ERRNO(sendto(-1, &name, 0x7fffffffffffl, 0, NULL, 0), EBADF);
+    CHECK_ERRNO(recvfrom(-1, &name, 0x7fffffffffffl, 0, NULL, NULL), EBADF);
+    CHECK_ERRNO(ioctl(fd, 1, BAD_LOW), EFAULT);
+}
+
+CASE(a_path_beats_all_other_flags)
+{
+    scratch();
+    close(file_with("file", "x", 1));
+    CHECK_ERRNO(open("file", O_PATH | O_CREAT | O_EXCL | O_TRUNC | O_TMPFILE | O_WRONLY, 0600), ENOTDIR);
+    int fd = open(".", O_PATH | O_CREAT | O_TMPFILE | O_RDONLY, 0600);
+    CHECK_OK(fd);
+    CHECK_EQ(fcntl(fd, F_GETFL) & 3, 0);
+}
+
+CASE(arguments_that_nobody_looks_at)
+{
+    CHECK_OK(flock(-1, 32));
+    CHECK_OK(syscall(SYS_setgroups, 0, BAD_LOW));
+    CHECK_ERRNO(syscall(SYS_setgroups, 1, BAD_LOW), EFAULT);
+}
+
+CASE(mremap_does_not_shrink_what_ends_outside)
+{
+    char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    CHECK_ERRNO((long)mremap(page, 0x7fffffffe000, 4096, MREMAP_MAYMOVE), EINVAL);
+    *(volatile char *)page = 1;
 }

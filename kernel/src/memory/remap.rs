@@ -98,6 +98,9 @@ impl AddressSpace {
             return Err(Errno::ENOMEM);
         }
         let surplus = if request.old_length > request.new_length {
+            if old_end > USER_END {
+                return Err(Errno::EINVAL);
+            }
             let surplus = request.address + request.new_length..old_end;
             inner.check_unmap(&surplus)?;
             surplus

@@ -253,7 +253,12 @@ async fn wait_for_lock(
 }
 
 pub async fn flock(call: &Call) -> SysResult {
+    /// Mandatory locks of the share modes of other systems, which Linux takes and does nothing about.
+    const LOCK_MAND: i32 = 32;
     let operation = call.int(1);
+    if operation & LOCK_MAND != 0 {
+        return Ok(0);
+    }
     let kind = match operation & !flock::LOCK_NB {
         flock::LOCK_SH => Some(LockKind::Shared),
         flock::LOCK_EX => Some(LockKind::Exclusive),
@@ -337,6 +342,7 @@ pub async fn ioctl(call: &Call) -> SysResult {
         // No file lies in blocks that could be told of.
         FIBMAP if file.inode().kind() == NodeKind::Regular => {
             call.thread.credentials().require(Capability::RawIo)?;
+            let _block: i32 = user.read_value(argument).await?;
             return Err(Errno::EINVAL);
         }
         request if OF_BLOCKS.contains(&request) && file.inode().kind() == NodeKind::Regular => {

@@ -51,7 +51,13 @@ pub async fn openat(call: &Call) -> SysResult {
 
 async fn open_at(call: &Call, directory: i32, index: usize, flags: u32, mode: u32) -> SysResult {
     // As Linux does for 64-bit programs; `O_PATH` drops it again.
-    let flags = flags | OpenFlags::LARGEFILE.bits();
+    let mut flags = flags | OpenFlags::LARGEFILE.bits();
+    // It beats everything else, flags that contradict one another too.
+    if flags & OpenFlags::PATH.bits() != 0 {
+        let kept =
+            OpenFlags::PATH | OpenFlags::DIRECTORY | OpenFlags::NOFOLLOW | OpenFlags::CLOEXEC;
+        flags &= kept.bits();
+    }
     let request = Request::new(flags, mode, call.thread.directory().umask())?;
     let path = path(call, index).await?;
     open_path(call, directory, &path, request).await

@@ -157,8 +157,9 @@ pub async fn accept(call: &Call, bits: i32) -> SysResult {
 }
 
 pub async fn connect(call: &Call) -> SysResult {
-    let handle = Handle::new(call, 0)?;
+    let file = super::usable(call, 0)?;
     let bytes = address::read(call, call.argument(1), call.int(2)).await?;
+    let handle = Handle::of(file)?;
     let family = address::family(&bytes).ok_or(Errno::EINVAL)?;
     let target = if handle.socket.kind() == Kind::Datagram && family == AF_UNSPEC {
         None

@@ -4,6 +4,7 @@
 //! first, so that it goes out whole, and is taken from the queue before it is copied to the program.
 
 use abi::Errno;
+use abi::fs::MAX_TRANSFER;
 use abi::signal::Signal;
 use abi::socket::*;
 use abi::time::Timespec;
@@ -150,7 +151,8 @@ pub fn told_once(file: &OpenFile, error: Errno) -> Option<u64> {
 }
 
 pub async fn sendto(call: &Call) -> SysResult {
-    let source = call.user().source(call.argument(1), call.argument(2))?;
+    let length = call.argument(2).min(MAX_TRANSFER as u64);
+    let source = call.user().source(call.argument(1), length)?;
     let handle = Handle::new(call, 0)?;
     let name = match call.argument(4) {
         0 => Vec::new(),
@@ -163,6 +165,12 @@ pub async fn sendto(call: &Call) -> SysResult {
 
 fn flags(bits: u32) -> MessageFlags {
     MessageFlags::from_bits_retain(bits)
+}
+
+/// `EINVAL` for a flag that Linux keeps for messages of 32-bit programs.
+fn refuse_old_layouts(flags: u32) -> Result<(), Errno> {
+    const CMSG_COMPAT: u32 = 1 << 31;
+    if flags & CMSG_COMPAT != 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 /// Checks the header of a message.
@@ -203,6 +211,7 @@ async fn send_message(
 }
 
 pub async fn sendmsg(call: &Call) -> SysResult {
+    refuse_old_layouts(call.unsigned(2))?;
     let handle = Handle::new(call, 0)?;
     let header = call.user().read_value(call.argument(1)).await?;
     send_message(call, &handle, header, flags(call.unsigned(2))).await
@@ -220,6 +229,7 @@ fn length_of(entry: u64) -> u64 {
 }
 
 pub async fn sendmmsg(call: &Call) -> SysResult {
+    refuse_old_layouts(call.unsigned(3))?;
     let handle = Handle::new(call, 0)?;
     let count = u64::from(call.unsigned(2)).min(MOST_MESSAGES);
     let flags = flags(call.unsigned(3));
@@ -390,7 +400,8 @@ pub async fn read_from(
 }
 
 pub async fn recvfrom(call: &Call) -> SysResult {
-    let mut sink = call.user().sink(call.argument(1), call.argument(2))?;
+    let length = call.argument(2).min(MAX_TRANSFER as u64);
+    let mut sink = call.user().sink(call.argument(1), length)?;
     let handle = Handle::new(call, 0)?;
     let wants_name = call.argument(4) != 0;
     let received = receive(call, &handle, &mut sink, flags(call.unsigned(3)), wants_name).await?;
@@ -449,11 +460,13 @@ async fn receive_message(
 }
 
 pub async fn recvmsg(call: &Call) -> SysResult {
+    refuse_old_layouts(call.unsigned(2))?;
     let handle = Handle::new(call, 0)?;
     receive_message(call, &handle, call.argument(1), flags(call.unsigned(2))).await
 }
 
 pub async fn recvmmsg(call: &Call) -> SysResult {
+    refuse_old_layouts(call.unsigned(3))?;
     let timeout_address = call.argument(4);
     let deadline_ns = if timeout_address == 0 {
         None

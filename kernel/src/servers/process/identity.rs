@@ -166,7 +166,11 @@ async fn set_groups(call: &Call, old: &Credentials) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
-    let mut groups: Vec<u32> = call.user().read_array(call.argument(1), count).await?;
+    // Nothing is read of a list of none.
+    let mut groups: Vec<u32> = match count {
+        0 => Vec::new(),
+        _ => call.user().read_array(call.argument(1), count).await?,
+    };
     if groups.contains(&KEEP) {
         return Err(Errno::EINVAL);
     }
