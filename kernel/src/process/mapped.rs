@@ -162,6 +162,7 @@ mod tests {
     use super::*;
     use crate::memory::{AreaFlags, Backing, FileSource, MapRequest, Object, PAGE};
     use crate::process::testing::{child, end, process};
+    use crate::signal::interruptible;
 
     /// A file that is cut short is gone from its mappings, here and in a child, when its loss has ended; a
     /// short one at once.
@@ -169,6 +170,11 @@ mod tests {
     fn what_was_cut_off_is_out_of_all_mappings_when_the_loss_has_ended() {
         const PAGES: u64 = 3000;
         let thread = process();
+        {
+            // It looks at its signals and finds none.
+            let mut never = pin!(interruptible(&*thread, core::future::pending::<()>()));
+            assert!(never.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
         let root = thread.directory().root();
         let new = NewNode { content: NewContent::Regular, mode: 0o600, user: 0, group: 0 };
         let file = root.inode.create(b"cut", &new).unwrap();
