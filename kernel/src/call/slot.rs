@@ -126,12 +126,12 @@ mod tests {
         let slot = CallSlot::new();
         slot.begin();
         assert_eq!(slot.answer_soon(), None);
-        let mut context = Context::from_waker(Waker::noop());
+        let context = Context::from_waker(Waker::noop());
         for _ in 0..3 {
-            assert!(slot.poll_answer(&mut context).is_pending());
+            assert!(slot.poll_answer(&context).is_pending());
         }
         slot.complete(Ok(7));
-        assert_eq!(slot.poll_answer(&mut context), Poll::Ready(Ok(7)));
+        assert_eq!(slot.poll_answer(&context), Poll::Ready(Ok(7)));
         assert_eq!(slot.spins.load(Ordering::Relaxed), 1);
     }
 }

@@ -61,7 +61,7 @@ fn sizes_are_what_a_count_gives() {
                     ..MapRequest::anonymous(pages * PAGE, protection)
                 };
                 request.flags.set(AreaFlags::SHARED, kind == 1);
-                request.flags.set(AreaFlags::GROWS_DOWN, kind == 0 && pages % 5 == 0);
+                request.flags.set(AreaFlags::GROWS_DOWN, kind == 0 && pages.is_multiple_of(5));
                 if kind > 0 {
                     request.backing = Backing::Object { object: object.clone(), first_page: start };
                 }
