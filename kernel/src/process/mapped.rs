@@ -160,27 +160,31 @@ mod tests {
     use fs::mapped::losses;
 
     use super::*;
-    use crate::memory::{AreaFlags, Backing, FileSource, MapRequest, Object, PAGE};
+    use crate::memory::{AreaFlags, Backing, FileSource, MapRequest, Object, PAGE, USER_END};
     use crate::process::testing::{child, end, process};
     use crate::signal::interruptible;
+
+    /// A child of a thread that looks at its signals first and finds none.
+    fn child_of(thread: &Arc<Thread>) -> Arc<Thread> {
+        let mut never = pin!(interruptible(&**thread, core::future::pending::<()>()));
+        assert!(never.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        child(thread, 0)
+    }
 
     /// A file that is cut short is gone from its mappings, here and in a child, when its loss has ended; a
     /// short one at once.
     #[test]
     fn what_was_cut_off_is_out_of_all_mappings_when_the_loss_has_ended() {
         const PAGES: u64 = 3000;
-        let thread = process();
-        {
-            // It looks at its signals and finds none.
-            let mut never = pin!(interruptible(&*thread, core::future::pending::<()>()));
-            assert!(never.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        }
+        // What the kernel starts itself has an address space in common, a child has one of its own.
+        let thread = child_of(&process());
+        let space = thread.space();
+        space.unmap(0..USER_END).unwrap();
         let root = thread.directory().root();
         let new = NewNode { content: NewContent::Regular, mode: 0o600, user: 0, group: 0 };
         let file = root.inode.create(b"cut", &new).unwrap();
         file.truncate(PAGES * PAGE).unwrap();
         let source = FileSource::of_inode(file.clone());
-        let space = thread.space();
         let protection = Protection::READ | Protection::WRITE;
         let start = space
             .map(MapRequest {
@@ -197,7 +201,7 @@ mod tests {
             block_on_host(space.advise(range, Advice::PopulateWrite)).unwrap();
         };
         fill();
-        let child = child(&thread, 0);
+        let child = child_of(&thread);
         assert_eq!((space.resident(), child.space().resident()), (PAGES, PAGES));
         file.truncate((PAGES - 2) * PAGE).unwrap();
         block_on_host(settled(&thread));
@@ -209,5 +213,6 @@ mod tests {
         assert_eq!((space.resident(), child.space().resident()), (1, 1));
         assert_eq!(space.counters().resident_shared, 1);
         end(child, 0);
+        end(thread, 0);
     }
 }
