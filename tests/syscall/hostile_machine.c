@@ -490,7 +490,7 @@ CASE(a_file_that_is_cut_short_leaves_mappings_in_turns)
     CHECK_OK(ftruncate(file, LENGTH));
     memset(memory, 1, LENGTH);
     int again = -1;
-    CHECK_PIECES("open", 2, again = open("cut", O_WRONLY | O_TRUNC));
+    CHECK_PIECES("open", 2, again = (int)syscall(SYS_open, "cut", O_WRONLY | O_TRUNC));
     CHECK_OK(again);
     check_gone(memory, gone, 3);
     /* Pages of a hole are zero in shared mappings, and their own copies in private ones. */
