@@ -159,7 +159,7 @@ mod bare {
         let start_ns = time::now_ns();
         if let Ok(mut child) = PageTable::new() {
             let shared = table.share_range(&mut child, range.clone(), ShareMode::CopyOnWrite, 1);
-            assert!(shared.is_ok());
+            assert!(shared.1.is_ok());
         }
         say!("selftest: fork and drop, per page {} ns", (time::now_ns() - start_ns) / number);
         let mut buffer = vec![0; 4096];

@@ -413,8 +413,11 @@ CASE(bad_arguments_before_what_the_descriptor_is)
     CHECK_ERRNO(recvmsg(-1, &message, (int)0x80000000), EINVAL);
     CHECK_ERRNO(syscall(SYS_sendmmsg, -1, &message, 1, 0x80000000), EINVAL);
     CHECK_ERRNO(syscall(SYS_recvmmsg, -1, &message, 1, 0x80000000, BAD_LOW), EINVAL);
-    CHECK_ERRNO(sendto(-1, &name, 0x7fffffffffffl, 0, NULL, 0), EBADF);
-    CHECK_ERRNO(recvfrom(-1, &name, 0x7fffffffffffl, 0, NULL, NULL), EBADF);
+    /* Far below the end of user space: what is too long is cut to 2 GiB, and the range is looked at first. */
+    void *low = mmap((void *)(1l << 33), 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    CHECK(low != MAP_FAILED);
+    CHECK_ERRNO(sendto(-1, low, 0x7fffffffffffl, 0, NULL, 0), EBADF);
+    CHECK_ERRNO(recvfrom(-1, low, 0x7fffffffffffl, 0, NULL, NULL), EBADF);
     CHECK_ERRNO(ioctl(fd, 1, BAD_LOW), EFAULT);
 }
 

@@ -126,7 +126,7 @@ fn a_fork_shares_until_somebody_writes() {
         parent.map(page(number), filled(number as u8 + 1), rights).unwrap();
     }
     child.map(page(700), filled(99), WRITE).unwrap();
-    parent.share_range(&mut child, range.clone(), ShareMode::CopyOnWrite, 1).unwrap();
+    parent.share_range(&mut child, range.clone(), ShareMode::CopyOnWrite, 1).1.unwrap();
     for table in [&parent, &child] {
         let states = [0, 1, 700].map(|number| table.peek(page(number)).unwrap());
         assert!(states.iter().all(|state| !state.rights.write && state.references == 2));
@@ -140,7 +140,7 @@ fn a_fork_shares_until_somebody_writes() {
     assert_eq!((first_byte(&parent, 0), first_byte(&child, 0)), (Some(1), Some(42)));
     assert_eq!(parent.peek(page(0)).unwrap().references, 1);
     let mut second = PageTable::new().unwrap();
-    child.share_range(&mut second, range, ShareMode::Shared, 0).unwrap();
+    child.share_range(&mut second, range, ShareMode::Shared, 0).1.unwrap();
     assert_eq!(second.copy_in(page(0), &[43]), 1);
     assert_eq!(first_byte(&child, 0), Some(43));
 }
@@ -203,7 +203,7 @@ fn a_dropped_table_gives_every_frame_back() {
         }
         let mut other = PageTable::new().unwrap();
         let range = page(0)..page(64 * 700);
-        table.share_range(&mut other, range, ShareMode::CopyOnWrite, 1).unwrap();
+        table.share_range(&mut other, range, ShareMode::CopyOnWrite, 1).1.unwrap();
     };
     make();
     let balanced = (0..1000).any(|_| {

@@ -328,9 +328,10 @@ impl Inner {
             }
             let mode = if area.is_private() { ShareMode::CopyOnWrite } else { ShareMode::Shared };
             let part = VirtAddr(start.max(range.start))..VirtAddr(area.end.min(range.end));
-            let shared = self.table.share_range(&mut child.table, part, mode, 0)? as u64;
-            child.resident += shared;
-            child.resident_shared += if area.is_private() { 0 } else { shared };
+            let (shared, outcome) = self.table.share_range(&mut child.table, part, mode, 0);
+            child.resident += shared as u64;
+            child.resident_shared += if area.is_private() { 0 } else { shared as u64 };
+            outcome?;
         }
         super::pin::copy_pinned(self, child, range)?;
         child.resident_peak = child.resident;

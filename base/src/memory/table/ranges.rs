@@ -106,14 +106,14 @@ impl PageTable {
     /// Maps the pages of a range in `other` at the same addresses, as more owners of the same frames.
     /// On `CopyOnWrite` both lose the right to write, and pages that had it, or were marked so before,
     /// are marked with `mark` in both. What `other` had at these pages is freed. Returns how many pages
-    /// there were, that of zeros not counted.
+    /// `other` has got, that of zeros not counted, and whether it has got all.
     pub fn share_range(
         &mut self,
         other: &mut PageTable,
         range: Range<VirtAddr>,
         mode: ShareMode,
         mark: u8,
-    ) -> Result<usize, OutOfMemory> {
+    ) -> (usize, Result<(), OutOfMemory>) {
         let zero = zero_frame().address();
         let mut tell = false;
         let mut result = Ok(());
@@ -173,7 +173,7 @@ impl PageTable {
         if tell {
             invalidate(&self.space, None);
         }
-        result.map(|()| count)
+        (count, result)
     }
 
     /// Moves the pages of a range to addresses from `to` on, which must not overlap it; what was mapped
