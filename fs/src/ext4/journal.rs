@@ -5,7 +5,7 @@
 //! with `errors=remount-ro` of Linux: changes are `EROFS`, the mounts show `ro`, and what was changed since the last commit is
 //! lost, which `fsync` tells each description once. Files are read as memory has them.
 
-use super::{Mounted, Volume};
+use super::{Mounted, Volume, errno};
 use crate::block::BlockDevice;
 use crate::mount;
 use abi::Errno;
@@ -20,9 +20,29 @@ pub struct Journal {
     /// The disk could not flush.
     is_unknown: AtomicBool,
     is_lost: AtomicBool,
+    /// Blocks have been freed since the last commit.
+    has_freed: AtomicBool,
 }
 
 impl Journal {
+    /// Blocks have been freed. Until that is committed a cut of power gives them back to whom they belonged.
+    pub(super) fn freed(&self) {
+        self.has_freed.store(true, Ordering::Relaxed);
+    }
+
+    /// Before data is written: the crate may put it into blocks that have just been freed, where a cut would leave it in
+    /// the file that had them. So what was freed is committed first. On the fibre.
+    pub(super) fn commit_freed(&self, mounted: &mut Mounted) -> Result<(), Errno> {
+        if self.has_freed.load(Ordering::Relaxed) { self.commit(mounted) } else { Ok(()) }
+    }
+
+    /// Commits everything. On the fibre.
+    pub(super) fn commit(&self, mounted: &mut Mounted) -> Result<(), Errno> {
+        mounted.sync().map_err(errno)?;
+        self.has_freed.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// The disk has refused a write.
     pub(super) fn write_failed(&self) {
         self.has_failed.store(true, Ordering::Relaxed);

@@ -78,3 +78,30 @@ fn a_disk_that_cannot_flush_is_believed_no_more() {
     });
     std::fs::remove_file(path).unwrap();
 }
+
+#[test]
+fn blocks_that_were_freed_get_no_data_before_that_is_committed() {
+    let path = image("freed", 16);
+    let disk = disk_of(&path);
+    let pattern = [0xa7; 4096];
+    // Where the pattern is on the disk.
+    let place = || disk.content().windows(4096).position(|bytes| bytes == pattern);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let old = make(&root, "old", NewContent::Regular).await;
+        write(&old, 0, &pattern).await;
+        fsync(&old).await.unwrap();
+        let first = place().unwrap();
+        complete(|| root.unlink(b"old", old.id())).await.unwrap();
+        drop(old);
+        *disk.cannot_flush.lock().unwrap() = true;
+        let new = make(&root, "new", NewContent::Regular).await;
+        write(&new, 0, &[0x5b; 65536]).await;
+        assert_eq!(fsync(&new).await, Err(Errno::EIO));
+        assert_eq!(place(), Some(first));
+        drop((root, new));
+        assert!(complete(|| file_system.close()).await.is_err());
+    });
+    std::fs::remove_file(path).unwrap();
+}

@@ -490,6 +490,8 @@ fn serve(
         core::mem::forget(mounted);
         return;
     }
+    // Perhaps by removing what was hidden.
+    journal.freed();
     shared.queue.lock().statistics = numbers_of(&mounted);
     reply.set(Ok(()));
     let mut commit_at_ns = None;
@@ -518,7 +520,10 @@ fn serve(
         });
         clock.release();
         if let Ok(numbers) = outcome {
-            shared.queue.lock().statistics = numbers;
+            let before = core::mem::replace(&mut shared.queue.lock().statistics, numbers);
+            if numbers[FREE_BLOCKS] > before[FREE_BLOCKS] {
+                journal.freed();
+            }
         } else {
             log::error!("ext4 on {}: the file system is used no more", device.name());
             shared.has_failed();
@@ -539,6 +544,9 @@ fn serve(
     }
     device.written_elsewhere();
 }
+
+/// Where the number of free blocks stands.
+const FREE_BLOCKS: usize = 2;
 
 fn numbers_of(mounted: &Mounted) -> [u64; 5] {
     let numbers = mounted.statfs();

@@ -119,6 +119,9 @@ impl Volume {
             let context = MutationContext::new(owner.user, owner.group, 0, 0);
             let name = name_of(&name)?;
             let mode = FilePermissions::new(owner.mode as u16 & 0o7777).map_err(errno)?;
+            if matches!(content, Made::Directory | Made::Link(_)) {
+                volume.journal.commit_freed(mounted)?;
+            }
             match content {
                 Made::File => mounted.create_regular_file(context, directory, name, mode),
                 Made::Directory => mounted.create_directory(context, directory, name, mode),
@@ -281,6 +284,7 @@ impl Volume {
         let (number, bytes, volume) = (number_of(file)?, copied(bytes)?, file.volume.clone());
         self.run(move |mounted| {
             volume.begin_at(when)?;
+            volume.journal.commit_freed(mounted)?;
             mounted.write_inode(number, offset, &bytes).map_err(errno)?;
             volume.note_change(number, when);
             Ok(())
@@ -295,7 +299,7 @@ impl Volume {
             if journal.is_lost() {
                 return Err(Errno::EROFS);
             }
-            mounted.sync().map_err(errno)
+            journal.commit(mounted)
         })
         .await
     }

@@ -30,6 +30,11 @@ impl MemoryDisk {
             cannot_flush: HostMutex::new(false),
         })
     }
+
+    /// Its bytes.
+    pub(super) fn content(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap().clone()
+    }
 }
 
 impl MemoryDisk {
