@@ -27,8 +27,7 @@ const COMPILER_FLAGS: &[&str] = &[
 /// one piece, because a call passes through four crates on its way, mostly in functions of a few
 /// instructions.
 const RELEASE_SETTINGS: &[(&str, &str)] = &[
-    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
-    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+    ("CARGO_PROFILE_RELEASE_LTO", "thin"),
     ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false"),
 ];
 
