@@ -26,10 +26,8 @@ const COMPILER_FLAGS: &[&str] = &[
 /// What the kernel that users run is built with beyond its profile, which it shares with the tools: as
 /// one piece, because a call passes through four crates on its way, mostly in functions of a few
 /// instructions.
-const RELEASE_SETTINGS: &[(&str, &str)] = &[
-    ("CARGO_PROFILE_RELEASE_LTO", "thin"),
-    ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false"),
-];
+const RELEASE_SETTINGS: &[(&str, &str)] =
+    &[("CARGO_PROFILE_RELEASE_LTO", "thin"), ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false")];
 
 /// Where the kernel of a profile lies once it is built.
 pub fn path(root: &Path, profile: &str) -> PathBuf {
