@@ -1,4 +1,4 @@
-//! What becomes of a volume whose journal cannot be kept.
+//! What is committed when, beside what `fsync` asks for, and what becomes of a volume whose journal cannot be kept.
 //!
 //! A write that the disk refused may have been data alone, so everything is committed at once: where that fails too, or
 //! the disk could not flush, nobody knows any more what is durable. Then the volume is only read, until it is mounted again, as
