@@ -10,9 +10,11 @@
 
 mod display;
 mod frozen;
+mod pivot;
 
 pub use display::{MountLine, display_path, find_device, list, path_of};
 pub use frozen::{freeze, has_writers};
+pub use pivot::pivot;
 
 use crate::inode::{FileSystem, Inode};
 use crate::metadata::{InodeId, NodeKind};
@@ -24,7 +26,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::heap::tree;
-use base::sync::{Once, RwLock, rank};
+use base::sync::{RwLock, rank};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use frozen::FROZEN;
 
@@ -75,10 +77,14 @@ struct Attachment {
 struct Tree {
     by_child: BTreeMap<u64, Attachment>,
     by_place: BTreeMap<(u64, InodeId), u64>,
+    /// The topmost mount of the first tree.
+    root: Option<Arc<Mount>>,
 }
 
-static TREE: RwLock<Tree> =
-    RwLock::new(&rank::MOUNTS, Tree { by_child: BTreeMap::new(), by_place: BTreeMap::new() });
+static TREE: RwLock<Tree> = RwLock::new(
+    &rank::MOUNTS,
+    Tree { by_child: BTreeMap::new(), by_place: BTreeMap::new(), root: None },
+);
 
 /// Mount flags that a remount can change and that `statfs` shows.
 const FLAG_MASK: u64 = MS_RDONLY
@@ -434,12 +440,9 @@ fn attach_topmost(at: &Location, child: Arc<Mount>) {
     tree.attach(&top, child);
 }
 
-/// The root of the tree.
-static ROOT: Once<Arc<Mount>> = Once::new();
-
-/// Says which mount is the root of the tree. Once, at boot.
+/// Says which mount is the root of the first tree. Once, at boot.
 pub fn set_root(mount: &Arc<Mount>) {
-    ROOT.call_once(|| mount.clone());
+    TREE.write().root = Some(mount.clone());
 }
 
 /// The top of the tree that a location is in.
@@ -453,7 +456,7 @@ pub fn root_of(location: &Location) -> Location {
 
 /// The mounts of the tree that show the file system of a device number.
 fn shown(tree: &Tree, device: u64) -> impl Iterator<Item = &Arc<Mount>> {
-    let mounts = tree.by_child.values().map(|attachment| &attachment.child).chain(ROOT.get());
+    let mounts = tree.by_child.values().map(|attachment| &attachment.child).chain(&tree.root);
     mounts.filter(move |mount| mount.file_system.device() == device)
 }
 

@@ -1,7 +1,9 @@
 /* Calls about the machine and the kernel: who may ask, and what wrong questions are answered. */
 #include "harness.h"
 #include "credentials.h"
+#include <sys/acct.h>
 #include <sys/klog.h>
+#include <sys/prctl.h>
 #include <sys/reboot.h>
 #include <sys/swap.h>
 #include <sys/sysmacros.h>
@@ -91,6 +93,47 @@ CASE(accounting)
     CHECK_ERRNO(acct("file/below"), ENOTDIR);
     CHECK_ERRNO(acct("loop"), ELOOP);
     CHECK_ERRNO(acct(BAD_KERNEL), EFAULT);
+}
+
+CASE(what_accounting_records)
+{
+    struct acct_v3 record;
+    struct stat status;
+    int before = time(NULL);
+    scratch();
+    int log = file_with("log", "", 0);
+    if (acct("log") == -1 && errno == ENOSYS)
+        SKIP("no accounting");
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        prctl(PR_SET_NAME, "counted");
+        CHECK_OK(setregid(77, 78));
+        CHECK_OK(setreuid(66, 67));
+        _exit(42);
+    }
+    CHECK_EXITED(child, 42);
+    CHECK_OK(acct(NULL));
+    /* Nothing is recorded any more. */
+    CHECK_EXITED(fork() ?: (_exit(0), 0), 0);
+    CHECK_OK(fstat(log, &status));
+    CHECK_EQ(status.st_size % (long)sizeof record, 0);
+    int found = 0;
+    while (read(log, &record, sizeof record) == sizeof record) {
+        if (record.ac_pid != (unsigned)child)
+            continue;
+        found++;
+        CHECK_EQ(record.ac_version & 0xf, 3);
+        CHECK_EQ(record.ac_flag & (AFORK | ACORE | AXSIG), AFORK);
+        CHECK_EQ(record.ac_exitcode, 42 << 8);
+        CHECK_EQ(record.ac_uid, 66);
+        CHECK_EQ(record.ac_gid, 77);
+        CHECK_EQ(record.ac_ppid, (unsigned)getpid());
+        CHECK((int)record.ac_btime >= before - 1);
+        CHECK(record.ac_etime >= 0);
+        CHECK(record.ac_mem > 0);
+        CHECK_STR(record.ac_comm, "counted");
+    }
+    CHECK_EQ(found, 1);
 }
 
 CASE(modules)

@@ -552,3 +552,63 @@ CASE(print_stack_address)
     snprintf(text, sizeof text, "# stack at %p\n", (void *)&text);
     harness_put(text);
 }
+
+CASE(locks_past_the_end_of_numbers)
+{
+    char *memory = map(2, RW, MAP_PRIVATE);
+    CHECK_OK(mlock(memory, 0));
+    /* The length, rounded up, is 0 again. */
+    CHECK_OK(syscall(SYS_mlock, memory, ~0UL));
+    CHECK_OK(syscall(SYS_munlock, memory, ~0UL));
+    CHECK_ERRNO(syscall(SYS_mlock, memory, -PAGE), EINVAL);
+    CHECK_ERRNO(syscall(SYS_munlock, memory, -PAGE), EINVAL);
+    CHECK_ERRNO(syscall(SYS_mlock2, memory, -PAGE, 0), EINVAL);
+    CHECK_OK(munmap(memory + PAGE, PAGE));
+    CHECK_ERRNO(mlock(memory, 2 * PAGE), ENOMEM);
+    CHECK_ERRNO(munlock(memory, 2 * PAGE), ENOMEM);
+}
+
+CASE(mincore_goes_area_by_area)
+{
+    unsigned char resident[3] = {7, 7, 7};
+    char *memory = map(3, RW, MAP_PRIVATE);
+    memory[0] = 1;
+    CHECK_OK(munmap(memory + PAGE, PAGE));
+    CHECK_ERRNO(syscall(SYS_mincore, memory, 3 * PAGE, resident), ENOMEM);
+    CHECK_EQ(resident[0], 1);
+    CHECK_EQ(resident[1], 7);
+    CHECK_ERRNO(syscall(SYS_mincore, memory, 3 * PAGE, BAD_LOW), EFAULT);
+    CHECK_ERRNO(syscall(SYS_mincore, memory + PAGE, PAGE, BAD_LOW), ENOMEM);
+    CHECK_OK(syscall(SYS_mincore, memory, 0, resident));
+}
+
+CASE(populating_needs_the_right)
+{
+    enum { READ = 22, WRITE = 23 };
+    char *memory = map(3, RW, MAP_PRIVATE);
+    CHECK_OK(mprotect(memory + PAGE, PAGE, PROT_WRITE));
+    CHECK_ERRNO(madvise(memory, 3 * PAGE, READ), EINVAL);
+    CHECK_OK(madvise(memory, 3 * PAGE, WRITE));
+    CHECK_OK(mprotect(memory + PAGE, PAGE, PROT_NONE));
+    CHECK_ERRNO(madvise(memory, 3 * PAGE, READ), EINVAL);
+    CHECK_ERRNO(madvise(memory, 3 * PAGE, WRITE), EINVAL);
+    CHECK_OK(mprotect(memory + PAGE, PAGE, PROT_READ));
+    CHECK_OK(madvise(memory, 3 * PAGE, READ));
+    CHECK_ERRNO(madvise(memory, 3 * PAGE, WRITE), EINVAL);
+    CHECK_OK(munmap(memory, PAGE));
+    CHECK_ERRNO(madvise(memory, 3 * PAGE, WRITE), ENOMEM);
+}
+
+CASE(mmap_looks_at_the_place_first)
+{
+    scratch();
+    int fd = file_with("f", "x", 1);
+    char *memory = map(1, RW, MAP_PRIVATE);
+    /* Offsets matter to files alone. */
+    CHECK(syscall(SYS_mmap, NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, -PAGE) != -1);
+    CHECK_ERRNO(syscall(SYS_mmap, NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE, fd, -PAGE), EOVERFLOW);
+    CHECK_ERRNO(syscall(SYS_mmap, NULL, 1UL << 60, PROT_READ, MAP_PRIVATE, fd, -PAGE), ENOMEM);
+    CHECK_ERRNO(syscall(SYS_mmap, NULL, 1UL << 60, PROT_READ, MAP_ANONYMOUS, -1, 0), ENOMEM);
+    CHECK_ERRNO(syscall(SYS_mmap, 123, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, -PAGE), EINVAL);
+    CHECK_ERRNO(syscall(SYS_mmap, memory, PAGE, PROT_READ, MAP_PRIVATE | 0x100000, fd, -PAGE), EEXIST);
+}

@@ -244,6 +244,101 @@ static int sleeps_a_little(void *unused)
     return 0;
 }
 
+static int pivot_root(const char *new_root, const char *put_old)
+{
+    return (int)syscall(SYS_pivot_root, new_root, put_old);
+}
+
+/* A tree of mounts of one's own, in which `./new` is a mount with a directory `old`. */
+static void mount_new_root(void)
+{
+    scratch();
+    CHECK_OK(unshare(CLONE_NEWNS | CLONE_FS));
+    CHECK_OK(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
+    CHECK_OK(mkdir("new", 0755));
+    CHECK_OK(mount("none", "new", "tmpfs", 0, NULL));
+    CHECK_OK(mkdir("new/old", 0755));
+    CHECK_OK(close(creat("new/inside", 0644)));
+}
+
+CASE(another_root)
+{
+    char path[300] = "/old", directory[256];
+    mount_new_root();
+    CHECK(getcwd(directory, sizeof directory));
+    CHECK_OK(chdir("/"));
+    int pipes[2];
+    CHECK_OK(pipe(pipes));
+    pid_t child = fork_or_fail(); /* In the same tree, at its root. */
+    if (child == 0) {
+        char byte;
+        CHECK_EQ(read(pipes[0], &byte, 1), 1);
+        CHECK_OK(access("/inside", F_OK));
+        CHECK_OK(access("inside", F_OK));
+        _exit(0);
+    }
+    snprintf(path, sizeof path, "%s/new", directory);
+    char old[310];
+    snprintf(old, sizeof old, "%s/old", path);
+    CHECK_OK(pivot_root(path, old));
+    CHECK_EQ(write(pipes[1], "", 1), 1);
+    wait_for(child);
+    CHECK_OK(access("/inside", F_OK));
+    CHECK_OK(access("inside", F_OK)); /* The working directory was the root. */
+    snprintf(path, sizeof path, "/old%s/new", directory);
+    CHECK_OK(access(path, F_OK));
+    CHECK_ERRNO(access("/tmp", F_OK), ENOENT);
+    CHECK_OK(umount2("/old", MNT_DETACH));
+    CHECK_ERRNO(access(path, F_OK), ENOENT);
+    CHECK_OK(rmdir("/old"));
+}
+
+CASE(the_new_root_over_the_old_one)
+{
+    mount_new_root();
+    CHECK_OK(chdir("new"));
+    CHECK_OK(pivot_root(".", "."));
+    CHECK_OK(umount2(".", MNT_DETACH));
+    CHECK_OK(access("/inside", F_OK));
+}
+
+CASE(another_root_below_a_mount)
+{
+    mount_new_root();
+    CHECK_OK(mount(".", ".", NULL, MS_BIND | MS_REC, NULL));
+    char directory[256];
+    CHECK(getcwd(directory, sizeof directory));
+    CHECK_OK(chdir(directory));
+    CHECK_OK(chroot("."));
+    CHECK_OK(pivot_root("/new", "/new/old"));
+    CHECK_OK(access("/inside", F_OK));
+    CHECK_OK(access("/old/new", F_OK));
+    CHECK_ERRNO(access("/new", F_OK), ENOENT);
+}
+
+CASE(what_pivot_root_refuses)
+{
+    mount_new_root();
+    CHECK_OK(mkdir("plain", 0755));
+    close(creat("file", 0644));
+    CHECK_ERRNO(pivot_root("missing", "new/old"), ENOENT);
+    CHECK_ERRNO(pivot_root("file", "new/old"), ENOTDIR);
+    CHECK_ERRNO(pivot_root("new", "new/inside"), ENOTDIR);
+    CHECK_ERRNO(pivot_root("new", BAD_KERNEL), EFAULT);
+    CHECK_ERRNO(pivot_root("/", "/"), EBUSY);
+    CHECK_ERRNO(pivot_root("new/old", "new/old"), EINVAL);
+    CHECK_ERRNO(pivot_root("new", "plain"), getenv("FERRY_GUEST") ? EBUSY : EINVAL);
+    CHECK_OK(chdir("new"));
+    CHECK_OK(mkdir("away", 0755));
+    int away = open("away", O_RDONLY | O_DIRECTORY);
+    CHECK_OK(fchdir(away));
+    CHECK_OK(rmdir("../away"));
+    CHECK_ERRNO(pivot_root("..", "."), ENOENT);
+    CHECK_OK(chdir("/"));
+    CHECK_OK(setresuid(1, 1, 1));
+    CHECK_ERRNO(pivot_root("missing", "missing"), EPERM);
+}
+
 CASE(directories_that_are_shared_cannot_move)
 {
     int fd = open_namespace("mnt");

@@ -792,3 +792,22 @@ CASE(extended_attributes_may_be_asked_for)
     CHECK_ERRNO(syscall(SYS_getxattr, "f", BAD_LOW, buffer, sizeof buffer), EFAULT);
     close(fd);
 }
+
+CASE(rename_looks_at_the_old_path_first)
+{
+    scratch();
+    close(file_with("f", "f", 1));
+    CHECK_ERRNO(syscall(SYS_rename, "", NULL), ENOENT);
+    CHECK_ERRNO(syscall(SYS_rename, NULL, ""), EFAULT);
+    CHECK_ERRNO(syscall(SYS_rename, "f", NULL), EFAULT);
+    CHECK_ERRNO(syscall(SYS_rename, "none", NULL), EFAULT);
+    CHECK_ERRNO(syscall(SYS_rename, "none/x", NULL), ENOENT);
+    CHECK_ERRNO(syscall(SYS_rename, "f/x", NULL), ENOTDIR);
+    CHECK_ERRNO(syscall(SYS_rename, "f/x", ""), ENOTDIR);
+    CHECK_ERRNO(syscall(SYS_renameat, 99, "f", AT_FDCWD, NULL), EBADF);
+    CHECK_ERRNO(syscall(SYS_renameat2, AT_FDCWD, "", AT_FDCWD, NULL, 64), EINVAL);
+    CHECK_ERRNO(syscall(SYS_link, "none", NULL), ENOENT);
+    CHECK_ERRNO(syscall(SYS_link, "f", NULL), EFAULT);
+    CHECK_ERRNO(syscall(SYS_symlink, "", NULL), ENOENT);
+    CHECK_ERRNO(syscall(SYS_symlink, NULL, ""), EFAULT);
+}

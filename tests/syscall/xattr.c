@@ -241,3 +241,16 @@ CASE(read_only_mounts_keep_attributes)
     CHECK_ERRNO(fremovexattr(file, "trusted.a"), EROFS);
     CHECK_EQ(fgetxattr(file, "trusted.a", buffer, 8), 1);
 }
+
+CASE(nothing_is_written_nowhere)
+{
+    scratch();
+    int file = file_with("f", "x", 1);
+    CHECK_OK(setxattr("f", "trusted.empty", NULL, 0, 0));
+    CHECK_EQ(fgetxattr(file, "trusted.empty", BAD_KERNEL, 5), 0);
+    CHECK_OK(removexattr("f", "trusted.empty"));
+    CHECK_EQ(flistxattr(file, BAD_KERNEL, 5), 0);
+    CHECK_OK(setxattr("f", "trusted.a", "one", 3, 0));
+    CHECK_ERRNO(fgetxattr(file, "trusted.a", BAD_KERNEL, 5), EFAULT);
+    CHECK_ERRNO(flistxattr(file, BAD_KERNEL, 50), EFAULT);
+}

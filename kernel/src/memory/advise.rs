@@ -306,15 +306,33 @@ impl AddressSpace {
     }
 
     async fn populate_or_fail(&self, range: Range<u64>, write: bool) -> Result<(), Errno> {
-        for page in range.step_by(PAGE as usize) {
-            let result = self.fault(VirtAddr(page), Access { write, execute: false }).await;
-            result.map_err(|signal| match signal {
-                FaultSignal::NotMapped | FaultSignal::OutOfMemory => Errno::ENOMEM,
-                FaultSignal::NotPermitted | FaultSignal::KeyDenied => Errno::EINVAL,
-                FaultSignal::NoSuchPage => Errno::EFAULT,
-            })?;
+        let wanted = if write { Protection::WRITE } else { Protection::READ };
+        let mut at = range.start;
+        while at < range.end {
+            let end = self.part_with(at..range.end, wanted)?;
+            for page in (at..end).step_by(PAGE as usize) {
+                let result = self.fault(VirtAddr(page), Access { write, execute: false }).await;
+                result.map_err(|signal| match signal {
+                    FaultSignal::NotMapped | FaultSignal::OutOfMemory => Errno::ENOMEM,
+                    FaultSignal::NotPermitted | FaultSignal::KeyDenied => Errno::EINVAL,
+                    FaultSignal::NoSuchPage => Errno::EFAULT,
+                })?;
+            }
+            at = end;
         }
         Ok(())
+    }
+
+    /// The end of the first area of a range, cut to it. `ENOMEM` when none is there, `EINVAL` when it has not the right.
+    fn part_with(&self, range: Range<u64>, wanted: Protection) -> Result<u64, Errno> {
+        let inner = self.lock();
+        let first = inner.areas.overlapping(range.clone()).next();
+        let (_, area) = first.filter(|(start, _)| *start <= range.start).ok_or(Errno::ENOMEM)?;
+        if area.protection.contains(wanted) {
+            Ok(area.end.min(range.end))
+        } else {
+            Err(Errno::EINVAL)
+        }
     }
 
     /// `MADV_REMOVE`: gives pages of shared sources back.

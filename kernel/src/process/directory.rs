@@ -115,6 +115,17 @@ impl DirectoryContext {
         drop(old);
     }
 
+    /// Puts another place where root or working directory are this one.
+    pub(super) fn replace(&self, old: &Location, new: &Location) {
+        let mut places = self.places.lock();
+        let Places { root, current, .. } = &mut *places;
+        let replaced = [root, current].map(|place| {
+            place.is_same(old).then(|| core::mem::replace(place, new.clone()))
+        });
+        drop(places);
+        drop(replaced);
+    }
+
     /// Permission bits that new files do not get.
     pub fn umask(&self) -> u32 {
         self.umask.load(Ordering::Relaxed)

@@ -6,7 +6,7 @@
 //!   files, directories
 //!   leave the process's list of threads
 //!     not the last: number is free, whoever waits in execve is woken
-//!     the last: finish_process
+//!     the last: a record of it, where those are kept; finish_process
 //!       terminal of a session leader hangs up
 //!       children go to the heir; groups that become orphaned and have stopped members
 //!         get SIGHUP and SIGCONT
@@ -27,7 +27,7 @@ use super::file_table::{Closed, FileTable};
 use super::ids::INIT;
 use super::process::Process;
 use super::thread::{Resources, Thread};
-use super::{first, session, table, tracing};
+use super::{accounting, first, session, table, tracing};
 use crate::futex;
 use crate::ipc::undo;
 use crate::memory::{AddressSpace, USER_END, UserMemory};
@@ -105,6 +105,7 @@ fn leave(thread: &Arc<Thread>) {
     let process = thread.process.clone();
     let status = thread.exit_request().unwrap_or(0);
     undo::leave(thread);
+    let memory = thread.space().counters().total * hal::PAGE_SIZE as u64;
     give_up_resources(thread);
     let usage = thread.usage();
     process.ended_threads.add(&usage);
@@ -122,6 +123,7 @@ fn leave(thread: &Arc<Thread>) {
         let leader = process.leader_status.load(Ordering::Relaxed);
         let status = departure.group_exit.unwrap_or(leader);
         tracing::thread_ended(thread, Some(status));
+        accounting::process_ended(&process, thread, status, memory);
         finish_process(&process, thread, status);
     } else {
         tracing::thread_ended(thread, None);

@@ -7,6 +7,7 @@
 //! namespace       host names and trees of mounts of which there may be several
 //! access          who may look into whom
 //! first, fork, exec   how they begin            exit, wait                      how they end
+//! accounting      the record of those that ended
 //! session         groups, sessions, terminals
 //! procfs          what /proc says about them
 //! ```
@@ -29,6 +30,7 @@ use base::sync::Once;
 use base::user::UserContext;
 
 pub mod access;
+pub mod accounting;
 pub mod credentials;
 pub mod directory;
 pub mod dump;

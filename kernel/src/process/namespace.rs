@@ -20,6 +20,7 @@ use fs::{Caller, File, Location, OpenFile};
 
 use super::directory::DirectoryContext;
 use super::system::ChangeableNames;
+use super::table;
 use super::thread::Thread;
 
 /// A kind of namespaces.
@@ -106,16 +107,26 @@ impl HostNames {
 /// A tree of mounts.
 pub struct MountSpace {
     number: u64,
-    /// Its topmost mount.
-    top: Arc<Mount>,
+    /// Its topmost mount, which `pivot_root` may change.
+    top: Mutex<Arc<Mount>>,
     /// It ends with its last holder; not so the first one.
     ends: bool,
+}
+
+impl MountSpace {
+    fn new(number: u64, top: Arc<Mount>, ends: bool) -> Arc<MountSpace> {
+        Arc::new(MountSpace { number, top: Mutex::new(&rank::OPEN_FILE, top), ends })
+    }
+
+    fn top(&self) -> Arc<Mount> {
+        self.top.lock().clone()
+    }
 }
 
 impl Drop for MountSpace {
     fn drop(&mut self) {
         if self.ends {
-            mount::end_tree(&self.top);
+            mount::end_tree(&self.top());
         }
     }
 }
@@ -134,7 +145,7 @@ impl Namespaces {
         let names = HostNames::new(Kind::Names.first_number(), ChangeableNames::FIRST);
         let top = mount::root_of(root).mount;
         let number = Kind::Mounts.first_number();
-        Namespaces { names, mounts: Arc::new(MountSpace { number, top, ends: false }) }
+        Namespaces { names, mounts: MountSpace::new(number, top, false) }
     }
 
     /// The one of a kind.
@@ -157,8 +168,8 @@ impl Namespaces {
         }
         if flags & CLONE_NEWNS != 0 {
             let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
-            let (top, pairs) = mount::copy_tree(&self.mounts.top);
-            renewed.mounts = Arc::new(MountSpace { number, top, ends: true });
+            let (top, pairs) = mount::copy_tree(&self.mounts.top());
+            renewed.mounts = MountSpace::new(number, top, true);
             let (root, current) = directory.places();
             directory.set_root(moved(root, &pairs));
             directory.set_current(moved(current, &pairs));
@@ -193,6 +204,26 @@ pub fn check_new(thread: &Thread, flags: u64) -> Result<(), Errno> {
         return Err(Errno::EPERM);
     }
     if flags & CLONE_NAMESPACES & !MADE != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// `pivot_root`: the mount at `new` becomes the root of the caller's tree of mounts, and the old root is attached at
+/// `old`. Whoever has the old root as root or working directory gets the new one.
+///
+/// # Errors
+/// Those of `mount::pivot`.
+pub fn pivot_root(thread: &Thread, new: &Location, old: &Location) -> Result<(), Errno> {
+    let namespaces = thread.namespaces();
+    let root = thread.directory().root();
+    let top = namespaces.mounts.top();
+    if let Some(top) = mount::pivot(&root, new, old, &top)? {
+        *namespaces.mounts.top.lock() = top;
+    }
+    for process in table::processes() {
+        for thread in process.threads() {
+            thread.directory().replace(&root, new);
+        }
+    }
+    Ok(())
 }
 
 /// One namespace.
@@ -250,7 +281,7 @@ pub fn enter(thread: &Thread, namespace: &Namespace) -> Result<(), Errno> {
             if directory.is_shared() {
                 return Err(Errno::EINVAL);
             }
-            let root = Location::root_of(&mounts.top).descend();
+            let root = Location::root_of(&mounts.top()).descend();
             directory.set_root(root.clone());
             directory.set_current(root);
             changed.mounts = mounts.clone();
@@ -341,7 +372,7 @@ pub(super) fn set_first(root: &Location) -> Arc<Namespaces> {
 
 /// The host names that a thread sees; the first ones for a number that is no thread's, and before there are any threads.
 pub fn names_of(thread: i32) -> Option<Arc<HostNames>> {
-    let of_thread = super::table::thread(super::Tid(thread)).map(|thread| thread.namespaces());
+    let of_thread = table::thread(super::Tid(thread)).map(|thread| thread.namespaces());
     of_thread.or_else(|| FIRST.get().cloned()).map(|namespaces| namespaces.names.clone())
 }
 

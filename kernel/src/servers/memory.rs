@@ -127,13 +127,6 @@ async fn mmap(call: &Call) -> SysResult {
     let is_exact = flags.intersects(MapFlags::FIXED | MapFlags::FIXED_NOREPLACE);
     let hint = page_floor(address);
     let length = page_ceil(length).filter(|length| *length > 0).ok_or(Errno::ENOMEM)?;
-    let end_page = (offset / PAGE).checked_add(length / PAGE).ok_or(Errno::EOVERFLOW)?;
-    if end_page > u64::MAX / PAGE {
-        return Err(Errno::EOVERFLOW);
-    }
-    if file.is_some() && end_page > MOST_FILE_PAGES {
-        return Err(Errno::EOVERFLOW);
-    }
     if length > USER_END || (is_exact && address > USER_END - length) {
         return Err(Errno::ENOMEM);
     }
@@ -148,6 +141,9 @@ async fn mmap(call: &Call) -> SysResult {
     let limit = lock_limit(call);
     if flags.contains(MapFlags::LOCKED) && limit == 0 {
         return Err(Errno::EPERM);
+    }
+    if file.is_some() && offset / PAGE + length / PAGE > MOST_FILE_PAGES {
+        return Err(Errno::EOVERFLOW);
     }
     let mut protection = Protection::from_bits_truncate(raw_protection);
     let personality = call.process().personality.load(Ordering::Relaxed);
@@ -317,6 +313,7 @@ async fn msync(call: &Call) -> SysResult {
     if is_mapped { Ok(0) } else { Err(Errno::ENOMEM) }
 }
 
+/// `mincore(start, length, vector)`: area by area, so that what comes before a hole is told.
 async fn mincore(call: &Call) -> SysResult {
     let (start, length) = (call.argument(0), call.argument(1));
     if !is_page_aligned(start) {
@@ -330,19 +327,18 @@ async fn mincore(call: &Call) -> SysResult {
     if !is_user_range(call.argument(2), pages) {
         return Err(Errno::EFAULT);
     }
-    /// Pages that are looked at in one go.
-    const CHUNK: u64 = 4096 * PAGE;
     let space = call.thread.space();
     let mut at = range.start;
     let mut into = call.argument(2);
     let mut pace = Pace::new();
     while at < range.end {
-        let end = range.end.min(at + CHUNK);
-        let residency = space.residency(at..end)?;
+        let piece = space.piece(at..range.end).filter(|piece| piece.start == at);
+        let piece = piece.ok_or(Errno::ENOMEM)?;
+        at = piece.end;
+        let residency = space.residency(piece)?;
         call.user().write_bytes(into, &residency).await?;
         into += residency.len() as u64;
-        at = end;
-        pace.spend(&call.thread, PAGES_AT_ONCE).await.map_err(|_| Errno::EINTR)?;
+        pace.spend(&call.thread, residency.len() as u64).await.map_err(|_| Errno::EINTR)?;
     }
     Ok(0)
 }
@@ -446,10 +442,16 @@ async fn populate(call: &Call, space: &AddressSpace, range: Range<u64>) {
     }
 }
 
-/// The pages that a range given in bytes touches.
-fn touched(start: u64, length: u64) -> Result<Range<u64>, Errno> {
-    let end = start.checked_add(length).and_then(page_ceil).ok_or(Errno::EINVAL)?;
-    Ok(page_floor(start)..end)
+/// The first of the pages that a range given in bytes touches, and their size in bytes. A size past the end of the
+/// number range wraps around, as on Linux.
+fn touched(start: u64, length: u64) -> (u64, u64) {
+    let size = length.wrapping_add(start % PAGE).wrapping_add(PAGE - 1);
+    (page_floor(start), page_floor(size))
+}
+
+/// The range of `touched`. `EINVAL` when it ends before it begins.
+fn range_of((start, size): (u64, u64)) -> Result<Range<u64>, Errno> {
+    Ok(start..start.checked_add(size).ok_or(Errno::EINVAL)?)
 }
 
 async fn mlock(call: &Call, flags: u32) -> SysResult {
@@ -460,7 +462,11 @@ async fn mlock(call: &Call, flags: u32) -> SysResult {
     if limit == 0 {
         return Err(Errno::EPERM);
     }
-    let range = touched(call.argument(0), call.argument(1))?;
+    let touched = touched(call.argument(0), call.argument(1));
+    if touched.1 > limit {
+        return Err(Errno::ENOMEM);
+    }
+    let range = range_of(touched)?;
     if range.is_empty() {
         return Ok(0);
     }
@@ -486,7 +492,7 @@ async fn set_locked(
 }
 
 async fn munlock(call: &Call) -> SysResult {
-    let range = touched(call.argument(0), call.argument(1))?;
+    let range = range_of(touched(call.argument(0), call.argument(1)))?;
     if !range.is_empty() {
         set_locked(call, range, false, u64::MAX).await?;
     }

@@ -5,6 +5,7 @@ use abi::capability::Capability;
 use abi::fs::*;
 use alloc::sync::Arc;
 use fs::inode::NewContent;
+use fs::walk::Walker;
 use fs::{NodeKind, OpenFile, tree};
 
 use super::support::{Start, path, resolve_or_itself};
@@ -159,9 +160,17 @@ async fn move_name(
     flags: RenameFlags,
 ) -> SysResult {
     let old_path = path(call, old).await?;
-    let new_path = path(call, new).await?;
     let from = Start::new(call, old_directory, &old_path)?;
-    let to = Start::new(call, new_directory, &new_path)?;
+    let new_path = path(call, new).await;
+    let new_path = new_path.and_then(|path| Ok((Start::new(call, new_directory, &path)?, path)));
+    let (to, new_path) = match new_path {
+        Ok(new) => new,
+        Err(error) => {
+            // What is wrong with the directories of the old path comes first.
+            Walker::new(from.lookup(), &old_path)?.to_last()?;
+            return Err(error);
+        }
+    };
     tree::rename(from.lookup(), &old_path, to.lookup(), &new_path, flags)?;
     Ok(0)
 }

@@ -20,7 +20,7 @@
 //! | `asynchronous` | io_setup, io_submit, io_getevents |
 //! | `handle` | name_to_handle_at, open_by_handle_at |
 //! | `lease` | F_SETLEASE, F_GETLEASE, and who breaks leases |
-//! | `mount` | mount, umount2, sync |
+//! | `mount` | mount, umount2, pivot_root, sync |
 //! | `mount_interface` | fsopen, fsconfig, fsmount, fspick, move_mount, open_tree, mount_setattr |
 //! | `volumes` | ustat, sysfs, swapon, quotactl, acct |
 //!
@@ -192,6 +192,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::mknodat => change::mknodat(call).await,
         number::mount => mount::mount(call).await,
         number::umount2 => mount::umount2(call).await,
+        number::pivot_root => mount::pivot_root(call).await,
         number::fsopen => mount_interface::fsopen(call).await,
         number::fsconfig => Box::pin(mount_interface::fsconfig(call)).await,
         number::fsmount => mount_interface::fsmount(call),

@@ -16,7 +16,7 @@ use super::support::{path, resolve, usable};
 use crate::call::{Call, SysResult};
 use crate::devices::{self, SHARE_FRESH_NS};
 use crate::memory::PAGE;
-use crate::process::Capability;
+use crate::process::{Capability, namespace};
 
 pub fn fsync(call: &Call) -> SysResult {
     let file = usable(call, 0)?;
@@ -316,7 +316,8 @@ pub async fn umount2(call: &Call) -> SysResult {
     }
     let name = path(call, 0).await?;
     let start = super::support::Start::new(call, AT_FDCWD, &name)?;
-    let location = start.resolve(&name, flags & UMOUNT_NOFOLLOW == 0)?;
+    // What is mounted on a working directory is meant by `.`, too.
+    let location = start.resolve(&name, flags & UMOUNT_NOFOLLOW == 0)?.descend();
     call.thread.credentials().require(Capability::Administer)?;
     if !location.is_mount_root() {
         return Err(Errno::EINVAL);
@@ -341,6 +342,22 @@ pub async fn umount2(call: &Call) -> SysResult {
         // An error was logged; there is no mount any more whose user could be told.
         let _ = fs::pending::complete(|| file_system.close()).await;
     }
+    Ok(0)
+}
+
+/// `pivot_root(new, old)`
+pub async fn pivot_root(call: &Call) -> SysResult {
+    call.thread.credentials().require(Capability::Administer)?;
+    let mut places = [None, None];
+    for (index, place) in places.iter_mut().enumerate() {
+        let (location, _) = resolve(call, AT_FDCWD, index, true).await?;
+        if location.inode.kind() != NodeKind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        *place = Some(location);
+    }
+    let [Some(new), Some(old)] = places else { return Err(Errno::EINVAL) };
+    namespace::pivot_root(&call.thread, &new, &old)?;
     Ok(0)
 }
 

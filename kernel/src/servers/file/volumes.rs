@@ -1,5 +1,5 @@
-//! What there is none of, with the answers of Linux: swap devices, quotas, accounting. And `ustat` and
-//! `sysfs`, which tell of file systems.
+//! What there is none of, with the answers of Linux: swap devices, quotas. And `ustat` and `sysfs`, which tell of file
+//! systems, and `acct`.
 
 use abi::Errno;
 use abi::fs::{AT_FDCWD, OpenFlags, PATH_MAX};
@@ -9,7 +9,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::support::{Start, path, resolve};
 use crate::call::{Call, SysResult};
-use crate::process::Capability;
+use crate::process::{Capability, accounting};
 use crate::process::system::FILE_SYSTEMS;
 
 /// `struct ustat`
@@ -124,10 +124,11 @@ pub fn quotactl_fd(call: &Call) -> SysResult {
     Err(Errno::ENOSYS)
 }
 
-/// `acct(path)`: what is asked for is checked, and nothing is recorded.
+/// `acct(path)`: records of processes that end go there from now on; nowhere without a path.
 pub async fn acct(call: &Call) -> SysResult {
     call.thread.credentials().require(Capability::Accounting)?;
     if call.argument(0) == 0 {
+        accounting::record_to(None);
         return Ok(0);
     }
     let name = path(call, 0).await?;
@@ -135,5 +136,9 @@ pub async fn acct(call: &Call) -> SysResult {
     let flags = OpenFlags::WRONLY | OpenFlags::APPEND | OpenFlags::LARGEFILE;
     let request = Request::new(flags.bits(), 0, 0)?;
     let file = fs::open::open(start.lookup(), &name, request, &**call.thread)?;
-    if file.inode().kind() == NodeKind::Regular { Ok(0) } else { Err(Errno::EACCES) }
+    if file.inode().kind() != NodeKind::Regular {
+        return Err(Errno::EACCES);
+    }
+    accounting::record_to(Some(file));
+    Ok(0)
 }
