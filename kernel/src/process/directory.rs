@@ -119,9 +119,8 @@ impl DirectoryContext {
     pub(super) fn replace(&self, old: &Location, new: &Location) {
         let mut places = self.places.lock();
         let Places { root, current, .. } = &mut *places;
-        let replaced = [root, current].map(|place| {
-            place.is_same(old).then(|| core::mem::replace(place, new.clone()))
-        });
+        let replaced = [root, current]
+            .map(|place| place.is_same(old).then(|| core::mem::replace(place, new.clone())));
         drop(places);
         drop(replaced);
     }

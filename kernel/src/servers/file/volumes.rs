@@ -9,8 +9,8 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::support::{Start, path, resolve};
 use crate::call::{Call, SysResult};
-use crate::process::{Capability, accounting};
 use crate::process::system::FILE_SYSTEMS;
+use crate::process::{Capability, accounting};
 
 /// `struct ustat`
 #[derive(Default, IntoBytes, Immutable)]
