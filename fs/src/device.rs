@@ -3,7 +3,7 @@
 //! There are the memory devices (null, zero, full, random, urandom), the terminals (tty, console,
 //! ptmx and its slaves), disks and what makes loop devices (`block`).
 
-use crate::block::{self, BlockDevice};
+use crate::block;
 use crate::file::{File, Mapping, Transfer, seek_in};
 use crate::identity::{Caller, Identity};
 use crate::inode::NewContent;
@@ -54,7 +54,7 @@ pub fn open(
         (1, 7) => memory(MemoryDevice::Full),
         (1, 8 | 9) => memory(MemoryDevice::Random),
         (5, 0) => {
-            let terminal = caller.controlling_terminal().ok_or(Errno::ENXIO)?;
+            let terminal = terminal::controlling(caller).ok_or(Errno::ENXIO)?;
             terminal.open(flags, caller, false)
         }
         (5, 1) => CONSOLE.get().ok_or(Errno::ENXIO)?.open(flags, caller, false),
@@ -161,33 +161,6 @@ impl File for MemoryDevice {
     }
 }
 
-/// The root of the file system in which nodes come and go with their devices.
-static HOME: Once<Location> = Once::new();
-
-fn make_node(directory: &Location, device: &BlockDevice) -> Result<(), Errno> {
-    let identity = Identity::kernel();
-    let lookup = Lookup { root: directory, start: directory, identity: &identity };
-    let content = NewContent::BlockDevice(device.number());
-    tree::create(lookup, device.name().as_bytes(), content, 0o660).map(|_| ())
-}
-
-/// There is a new block device: gives it a node.
-pub(crate) fn appeared(device: &BlockDevice) {
-    let Some(directory) = HOME.get() else { return };
-    if let Err(error) = make_node(directory, device) {
-        log::warn!("{} has no node in /dev: {error}", device.name());
-    }
-}
-
-/// A block device is gone, and its node goes with it.
-pub(crate) fn vanished(device: &BlockDevice) {
-    let Some(directory) = HOME.get() else { return };
-    let identity = Identity::kernel();
-    let lookup = Lookup { root: directory, start: directory, identity: &identity };
-    // A program may have removed the node before.
-    let _ = tree::unlink(lookup, device.name().as_bytes());
-}
-
 /// Makes the nodes of `/dev` in an empty directory.
 pub fn populate(directory: &Location) -> Result<(), Errno> {
     let identity = Identity::kernel();
@@ -207,10 +180,7 @@ pub fn populate(directory: &Location) -> Result<(), Errno> {
         let content = NewContent::CharacterDevice(make_device(major, minor));
         tree::create(lookup, name, content, mode)?;
     }
-    let _ = HOME.set(directory.clone());
-    for device in block::devices() {
-        make_node(directory, &device)?;
-    }
+    block::nodes::populate(directory)?;
     for (name, mode) in [(b"pts".as_slice(), 0o755), (b"shm", 0o1777)] {
         tree::create(lookup, name, NewContent::Directory, mode)?;
     }

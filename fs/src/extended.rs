@@ -10,7 +10,7 @@
 //! here acts by them.
 
 use crate::identity::Identity;
-use crate::inode::Inode;
+use crate::inode::{ExtendedAttributes, Inode};
 use crate::metadata::{NodeKind, Wanted};
 use crate::mount::Location;
 use crate::notify;
@@ -29,17 +29,7 @@ const SECURITY: &[u8] = b"security.";
 /// Capabilities of a program, whose value has a form.
 const CAPABILITIES: &[u8] = b"security.capability";
 
-/// The attributes of one inode, wherever its file system keeps them. Nothing is checked.
-pub trait Store {
-    /// The value of a name. `ENODATA` when there is none.
-    fn get(&self, name: &[u8]) -> Result<Arc<[u8]>, Errno>;
-    /// Gives a name a value, or takes the name away. `EEXIST` and `ENODATA` as the flags say.
-    fn set(&self, name: &[u8], value: Option<&[u8]>, flags: XattrFlags) -> Result<(), Errno>;
-    /// Calls `see` with each name, in order.
-    fn for_each_name(&self, see: &mut dyn FnMut(&[u8])) -> Result<(), Errno>;
-}
-
-fn store(inode: &Arc<dyn Inode>) -> Result<&dyn Store, Errno> {
+fn store(inode: &Arc<dyn Inode>) -> Result<&dyn ExtendedAttributes, Errno> {
     inode.extended().ok_or(Errno::EOPNOTSUPP)
 }
 

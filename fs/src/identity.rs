@@ -1,7 +1,5 @@
-//! Who acts: the identity that permission checks use, and the questions that terminals ask about the
-//! calling process.
+//! Who acts: the identity that permission checks use, and the caller that it is of.
 
-use crate::terminal::Terminal;
 use abi::capability::{ALL_CAPABILITIES, Capability};
 use alloc::sync::Arc;
 use core::any::Any;
@@ -60,65 +58,18 @@ impl Identity {
     }
 }
 
-/// What terminals must know about the process that calls, and do to it. The kernel implements it.
-/// Never called while a lock of this crate is held.
+/// Who calls, for files whose answer depends on it. The kernel implements it.
 pub trait Caller: Sync {
-    /// Process group of the caller.
-    fn process_group(&self) -> i32;
-    /// Session of the caller.
-    fn session(&self) -> i32;
-    /// Whether the caller leads its session.
-    fn is_session_leader(&self) -> bool;
-    /// The session that a process group belongs to; `None` when there is no such group.
-    fn session_of_group(&self, group: i32) -> Option<i32>;
-    /// Whether the caller's group has no member whose parent is outside of the group but inside the
-    /// session.
-    fn is_group_orphaned(&self) -> bool;
-    /// Whether the calling thread blocks or ignores a signal.
-    fn blocks_or_ignores(&self, signal: u8) -> bool;
-    /// The terminal that controls the caller's session.
-    fn controlling_terminal(&self) -> Option<Arc<Terminal>>;
-    /// Changes the terminal that controls the caller's session.
-    fn set_controlling_terminal(&self, terminal: Option<Arc<Terminal>>);
-    /// Another session than the caller's has no terminal any more.
-    fn take_terminal_from(&self, _session: i32) {}
-    /// The caller and its children see the terminal of their session no more.
-    fn leave_terminal(&self) {}
-    /// Sends a signal to all processes of a group.
-    fn signal_group(&self, group: i32, signal: u8);
     /// Who it is.
     fn identity(&self) -> Identity;
-    /// The thread, for files that the kernel makes and that belong to whoever reads them.
+    /// The thread, for those who know its type: files that the kernel makes, and `terminal::JobControl`.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A caller without a session, for the kernel itself and for tests.
+/// The kernel itself as a caller, and that of tests.
 pub struct NoCaller;
 
 impl Caller for NoCaller {
-    fn process_group(&self) -> i32 {
-        0
-    }
-    fn session(&self) -> i32 {
-        0
-    }
-    fn is_session_leader(&self) -> bool {
-        false
-    }
-    fn session_of_group(&self, _group: i32) -> Option<i32> {
-        None
-    }
-    fn is_group_orphaned(&self) -> bool {
-        true
-    }
-    fn blocks_or_ignores(&self, _signal: u8) -> bool {
-        true
-    }
-    fn controlling_terminal(&self) -> Option<Arc<Terminal>> {
-        None
-    }
-    fn set_controlling_terminal(&self, _terminal: Option<Arc<Terminal>>) {}
-    fn signal_group(&self, _group: i32, _signal: u8) {}
     fn identity(&self) -> Identity {
         Identity::kernel()
     }

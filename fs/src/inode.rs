@@ -4,13 +4,12 @@
 //! for all file systems. It does keep its own invariants: names are unique, directories are removed
 //! only when empty, no directory becomes its own descendant.
 
-use crate::extended::Store;
 use crate::file::File;
 use crate::identity::Identity;
 use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
 use crate::mount::Location;
 use abi::Errno;
-use abi::fs::{AllocateFlags, RenameFlags, Seals};
+use abi::fs::{AllocateFlags, RenameFlags, Seals, XattrFlags};
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -333,7 +332,7 @@ pub trait Inode: Send + Sync + Any {
     /// as `page` would give them, where they are in memory already.
     fn pages_present(&self, _first: u64, _into: &mut [Option<Frame>]) {}
     /// Its extended attributes; `None` where the file system keeps none.
-    fn extended(&self) -> Option<&dyn Store> {
+    fn extended(&self) -> Option<&dyn ExtendedAttributes> {
         None
     }
     /// Regular file that takes seals: which it has.
@@ -371,6 +370,16 @@ impl core::fmt::Debug for dyn Inode {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Inode({:?}, {:?})", self.id(), self.kind())
     }
+}
+
+/// The extended attributes of one inode, wherever its file system keeps them. Nothing is checked.
+pub trait ExtendedAttributes {
+    /// The value of a name. `ENODATA` when there is none.
+    fn get(&self, name: &[u8]) -> Result<Arc<[u8]>, Errno>;
+    /// Gives a name a value, or takes the name away. `EEXIST` and `ENODATA` as the flags say.
+    fn set(&self, name: &[u8], value: Option<&[u8]>, flags: XattrFlags) -> Result<(), Errno>;
+    /// Calls `see` with each name, in order.
+    fn for_each_name(&self, see: &mut dyn FnMut(&[u8])) -> Result<(), Errno>;
 }
 
 /// Numbers of a file system, as `statfs` gives them.

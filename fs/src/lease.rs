@@ -99,7 +99,7 @@ pub fn take(file: &Arc<OpenFile>, descriptor: i32, kind: LockKind) -> Result<(),
             let id = file.id();
             leases.push(Lease { holder, id, descriptor, kind, demand: None });
             COUNT.fetch_add(1, Ordering::SeqCst);
-            file.has_locks.store(true, Ordering::Release);
+            file.note_lease();
         }
     }
     CHANGED.wake_all();

@@ -4,7 +4,6 @@
 //! of them. Nothing here waits: a conflict is `EAGAIN`; the waiter registers with `released()`, tries
 //! again when it is woken, and says so through `wait_for`, which finds cycles (`EDEADLK`).
 
-use crate::file::OpenFile;
 use crate::metadata::InodeId;
 use abi::Errno;
 use alloc::collections::BTreeMap;
@@ -12,7 +11,7 @@ use alloc::vec::Vec;
 use base::heap::tree;
 use base::sync::{Mutex, Once, rank};
 use base::wait::WaitQueue;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Shared or exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +29,35 @@ pub enum Owner {
     Process(u64),
     /// An open file description, by its number.
     Description(u64),
+}
+
+/// What an open file description is to this table: its file, its number, and whether anything was taken through
+/// it. Dropped with the description, it gives back what that holds.
+pub struct Holder {
+    inode: InodeId,
+    description: u64,
+    has_taken: AtomicBool,
+}
+
+impl Holder {
+    /// The description of this number, on this file.
+    pub const fn new(inode: InodeId, description: u64) -> Holder {
+        Holder { inode, description, has_taken: AtomicBool::new(false) }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        if !*self.has_taken.get_mut() {
+            return;
+        }
+        let id = self.description;
+        change(self.inode, |locks| {
+            locks.whole.retain(|(holder, _)| *holder != id);
+            locks.cut(Owner::Description(id), &Range { start: 0, last: u64::MAX });
+        });
+        released().wake_all();
+    }
 }
 
 /// A range of bytes.
@@ -255,13 +283,13 @@ pub fn list() -> Vec<Line> {
 
 /// Takes a record lock (`Some`) or gives a range back (`None`). The error says what is in the way.
 pub fn set(
-    open: &OpenFile,
+    through: &Holder,
     owner: Owner,
     process: i32,
     kind: Option<LockKind>,
     range: &Range,
 ) -> Result<(), Refusal> {
-    let result = change(open.inode().id(), |locks| {
+    let result = change(through.inode, |locks| {
         if let Some(record) = kind.and_then(|kind| locks.conflict(owner, kind, range)) {
             return Err(Refusal::Held(record));
         }
@@ -275,7 +303,7 @@ pub fn set(
         Ok(())
     });
     if matches!(owner, Owner::Description(_)) && kind.is_some() {
-        open.has_locks.store(true, Ordering::Release);
+        through.has_taken.store(true, Ordering::Release);
     }
     if result.is_ok() {
         released().wake_all();
@@ -308,17 +336,17 @@ pub fn stop_waiting(owner: Owner) {
 
 /// Locks the whole file for a description (`flock`), changes the kind of its lock, or unlocks.
 /// `EAGAIN` when others are in the way; as in Linux a lock that could not be changed is lost.
-pub fn flock(open: &OpenFile, kind: Option<LockKind>) -> Result<(), Errno> {
-    let result = flock_quietly(open, kind);
+pub fn flock(holder: &Holder, kind: Option<LockKind>) -> Result<(), Errno> {
+    let result = flock_quietly(holder, kind);
     released().wake_all();
     result
 }
 
 /// As `flock` for somebody who holds nothing yet and waits: a failure changes nothing, so nobody is
 /// woken.
-pub fn flock_quietly(open: &OpenFile, kind: Option<LockKind>) -> Result<(), Errno> {
-    let id = open.id();
-    let result = change(open.inode().id(), |locks| {
+pub fn flock_quietly(holder: &Holder, kind: Option<LockKind>) -> Result<(), Errno> {
+    let id = holder.description;
+    let result = change(holder.inode, |locks| {
         let held = locks.whole.iter().find(|(holder, _)| *holder == id).map(|&(_, kind)| kind);
         if kind.is_some() && held == kind {
             return Ok(());
@@ -336,7 +364,7 @@ pub fn flock_quietly(open: &OpenFile, kind: Option<LockKind>) -> Result<(), Errn
         Ok(())
     });
     if result.is_ok() && kind.is_some() {
-        open.has_locks.store(true, Ordering::Release);
+        holder.has_taken.store(true, Ordering::Release);
     }
     result
 }
@@ -357,16 +385,6 @@ pub fn close(inode: InodeId, files: u64) {
         change(inode, |locks| locks.cut(owner, &Range { start: 0, last: u64::MAX }));
         released().wake_all();
     }
-}
-
-/// The last reference to a description is gone, and its locks with it.
-pub(crate) fn release_description(open: &OpenFile) {
-    let id = open.id();
-    change(open.inode().id(), |locks| {
-        locks.whole.retain(|(holder, _)| *holder != id);
-        locks.cut(Owner::Description(id), &Range { start: 0, last: u64::MAX });
-    });
-    released().wake_all();
 }
 
 #[cfg(test)]

@@ -9,9 +9,8 @@
 //!
 //! Left out: encryption; direct I/O of the backing file (the flag is kept and changes nothing).
 
-use super::{BlockDevice, Kind, insert};
+use super::{BlockDevice, Kind, insert, nodes};
 use crate::block::bare::BareDisk;
-use crate::device;
 use crate::file::{File, IoctlAnswer, OpenFile, Transfer};
 use crate::identity::Caller;
 use crate::metadata::NodeKind;
@@ -476,7 +475,7 @@ fn make(number: u32, options: Options) -> Result<Arc<BlockDevice>, Errno> {
     let bare = BareDisk::whole(disk.clone(), id);
     let device = BlockDevice::made(name, id, Kind::Loop(disk), bare, options);
     insert(device.clone())?;
-    device::appeared(&device);
+    nodes::appeared(&device);
     Ok(device)
 }
 
@@ -554,6 +553,6 @@ fn remove(number: i32) -> Result<u32, Errno> {
         return Err(Errno::EBUSY);
     }
     super::DEVICES.write().retain(|other| other.number() != device.number());
-    device::vanished(&device);
+    nodes::vanished(&device);
     Ok(number)
 }

@@ -13,12 +13,12 @@
 mod bare;
 mod file;
 pub mod loops;
+pub(crate) mod nodes;
 pub mod table;
 
 pub use bare::BareDisk;
 pub use file::BlockFile;
 
-use crate::device;
 use crate::file::{File, OpenFile};
 use crate::identity::Identity;
 use crate::inode::{FileSystem, Inode};
@@ -260,12 +260,12 @@ impl BlockDevice {
         }
         for partition in &old {
             DEVICES.write().retain(|device| device.number != partition.number);
-            device::vanished(partition);
+            nodes::vanished(partition);
         }
         for partition in found {
             let partition = self.partition(*partition);
             insert(partition.clone())?;
-            device::appeared(&partition);
+            nodes::appeared(&partition);
         }
         Ok(())
     }

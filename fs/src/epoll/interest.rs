@@ -1,16 +1,14 @@
 //! One watched file of an epoll instance.
 
 use super::{Epoll, Key, WATCHES};
-use crate::file::OpenFile;
+use crate::file::{OpenFile, Watch};
 use crate::identity::Caller;
 use crate::poll::PollTable;
 use abi::epoll::{EpollEvent, EpollFlags};
 use abi::fs::PollEvents;
-use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use base::heap::tree;
-use base::sync::{Mutex, Once, rank};
+use base::sync::{Mutex, rank};
 use base::wait::{Kind, Registration, Target, Watcher};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -116,6 +114,12 @@ impl Interest {
         *self.wanted.lock() = Wanted::new(event);
     }
 
+    /// It ends with the file.
+    pub(super) fn watch(&self, file: &OpenFile) {
+        let me: Weak<dyn Watch> = self.me.clone();
+        file.watches().add(self.serial, me);
+    }
+
     /// Enters the queues of the file; what is there now.
     pub(super) fn register(&self, caller: &dyn Caller, file: &OpenFile) -> PollEvents {
         let watcher: Weak<dyn Watcher> = self.me.clone();
@@ -209,7 +213,7 @@ impl Interest {
 impl Interest {
     /// The file is not watched any more: it need not end this interest.
     pub(super) fn leave(&self, file: &OpenFile) {
-        file.watched_by().remove(self);
+        file.watches().remove(self.serial);
         if self.is_nested
             && let Ok(inner) = Epoll::of(file)
         {
@@ -222,6 +226,15 @@ impl Interest {
     pub(super) fn outer_changed(&self) {
         if self.wanted().events().intersects(PollEvents::READABLE) {
             self.make_ready();
+        }
+    }
+}
+
+impl Watch for Interest {
+    fn file_closed(&self) {
+        match self.epoll() {
+            Some(epoll) => epoll.forget(self.key()),
+            None => self.give_up(),
         }
     }
 }
@@ -240,51 +253,5 @@ impl Watcher for Interest {
 impl Drop for Interest {
     fn drop(&mut self) {
         WATCHES.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The interests in a file, which end with it. Part of every open file; empty until it is watched.
-pub struct WatchedBy(Once<Mutex<BTreeMap<u64, Weak<Interest>>>>);
-
-impl WatchedBy {
-    /// Watched by nobody.
-    pub const fn new() -> WatchedBy {
-        WatchedBy(Once::new())
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.get().is_none_or(|list| list.lock().is_empty())
-    }
-
-    pub(super) fn add(&self, interest: &Interest) {
-        let list = self.0.call_once(|| Mutex::new(&rank::WATCHER, BTreeMap::new()));
-        tree::insert(&mut list.lock(), interest.serial, interest.me.clone());
-    }
-
-    pub(super) fn remove(&self, interest: &Interest) {
-        if let Some(list) = self.0.get() {
-            let removed = list.lock().remove(&interest.serial);
-            drop(removed);
-        }
-    }
-
-    /// The file is closed: takes the interests out of their instances.
-    pub fn end(&mut self) {
-        let Some(list) = self.0.get() else { return };
-        let interests = core::mem::take(&mut *list.lock());
-        for interest in interests.into_values() {
-            let Some(interest) = interest.upgrade() else { continue };
-            match interest.epoll() {
-                Some(epoll) => epoll.forget(interest.key()),
-                None => interest.give_up(),
-            }
-        }
-    }
-}
-
-impl Default for WatchedBy {
-    fn default() -> Self {
-        WatchedBy::new()
     }
 }

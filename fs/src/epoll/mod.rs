@@ -23,8 +23,6 @@ mod nesting;
 #[cfg(test)]
 mod tests;
 
-pub use interest::WatchedBy;
-
 use crate::anonymous::{AnonymousInode, Label};
 use crate::file::{File, OpenFile};
 use crate::identity::{Caller, NoCaller};
@@ -144,7 +142,7 @@ impl Epoll {
             }
             self.insert(file, descriptor, event, inner)?
         };
-        file.watched_by().add(&interest);
+        interest.watch(file);
         let there = interest.register(caller, file);
         if !there.is_empty() {
             interest.make_ready();

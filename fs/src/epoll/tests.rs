@@ -99,9 +99,9 @@ fn a_closed_instance_leaves_the_queues_and_lists_of_its_files() {
     let instance = Epoll::open().unwrap();
     let file = counter(0);
     watch(&instance, &file, 1, IN);
-    assert!(!file.watched_by().is_empty());
+    assert!(!file.watches().is_empty());
     drop(instance);
-    assert!(file.watched_by().is_empty());
+    assert!(file.watches().is_empty());
     add_to(&file, 1);
 }
 

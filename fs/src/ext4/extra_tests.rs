@@ -2,9 +2,8 @@
 //! has the last word on.
 
 use super::tests::{check, disk_of, image, make, mounted, names, read, write};
-use crate::extended::Store;
 use crate::file::{DirectFile, File, Transfer};
-use crate::inode::{AttributeChange, Inode, NewContent, NewNode};
+use crate::inode::{AttributeChange, ExtendedAttributes, Inode, NewContent, NewNode};
 use crate::metadata::{NodeKind, Timestamp};
 use crate::pending::complete;
 use abi::Errno;
@@ -14,7 +13,7 @@ use alloc::vec::Vec;
 use base::task::block_on_host;
 use std::vec;
 
-fn store(inode: &Arc<dyn Inode>) -> &dyn Store {
+fn store(inode: &Arc<dyn Inode>) -> &dyn ExtendedAttributes {
     inode.extended().unwrap()
 }
 

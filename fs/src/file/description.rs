@@ -1,12 +1,12 @@
 //! Open file descriptions: what descriptors refer to.
 
 use super::owner::OwnerCell;
+use super::watches::Watches;
 use super::{File, Transfer, signals};
-use crate::epoll::WatchedBy;
 use crate::identity::Caller;
 use crate::inode::{DirectoryEntry, Inode};
 use crate::lease;
-use crate::lock;
+use crate::lock::Holder;
 use crate::metadata::NodeKind;
 use crate::mount::Location;
 use crate::notify;
@@ -38,14 +38,16 @@ pub struct OpenFile {
     flags: AtomicU32,
     position: Mutex<u64>,
     counts_as_writer: bool,
-    /// Some lock was taken through it; to be released with it.
-    pub(crate) has_locks: AtomicBool,
+    /// Locks that are taken through it; released with it.
+    locks: Holder,
+    /// Some lease was taken through it; to be given up with it.
+    has_leases: AtomicBool,
     /// Somebody is told of what happens in this directory; to be forgotten with it.
     watches_directory: AtomicBool,
     pub(super) owner: OwnerCell,
     id: u64,
-    /// Interests of epoll instances in it.
-    watched_by: WatchedBy,
+    /// Who watches it until it is closed.
+    watches: Watches,
     /// Lost writes that `sync` has told of.
     errors_told: AtomicU64,
 }
@@ -86,6 +88,8 @@ impl OpenFile {
                 | OpenFlags::TRUNC
                 | OpenFlags::CLOEXEC);
         OPEN.fetch_add(1, Ordering::Relaxed);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let locks = Holder::new(location.inode.id(), id);
         Ok(Arc::new(OpenFile {
             has_position: file.has_position(),
             is_guarded: file.is_guarded(),
@@ -97,11 +101,12 @@ impl OpenFile {
             flags: AtomicU32::new(kept.bits()),
             position: Mutex::new(&rank::OPEN_FILE, 0),
             counts_as_writer,
-            has_locks: AtomicBool::new(false),
+            locks,
+            has_leases: AtomicBool::new(false),
             watches_directory: AtomicBool::new(false),
             owner: OwnerCell::new(),
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            watched_by: WatchedBy::new(),
+            id,
+            watches: Watches::new(),
             errors_told: AtomicU64::new(0),
         }))
     }
@@ -132,9 +137,18 @@ impl OpenFile {
         self.id
     }
 
-    /// The interests of epoll instances in it.
-    pub(crate) fn watched_by(&self) -> &WatchedBy {
-        &self.watched_by
+    /// Who watches it until it is closed: interests of epoll instances.
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
+    /// What it is to the table of locks.
+    pub fn locks(&self) -> &Holder {
+        &self.locks
+    }
+
+    pub(crate) fn note_lease(&self) {
+        self.has_leases.store(true, Ordering::Release);
     }
 
     /// The behaviour.
@@ -366,15 +380,14 @@ impl OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         OPEN.fetch_sub(1, Ordering::Relaxed);
-        self.watched_by.end();
+        self.watches.end();
         if self.counts_as_writer
             && let Some(writers) = self.location.inode.writers()
         {
             writers.fetch_sub(1, Ordering::AcqRel);
             self.location.mount.remove_writer();
         }
-        if *self.has_locks.get_mut() {
-            lock::release_description(self);
+        if *self.has_leases.get_mut() {
             lease::give_up(self);
         }
         if *self.watches_directory.get_mut() {

@@ -8,6 +8,7 @@ mod direct;
 mod owner;
 mod regular;
 mod signals;
+mod watches;
 
 pub(crate) use description::next_id;
 pub use description::{
@@ -17,12 +18,12 @@ pub use direct::DirectFile;
 pub use owner::{Owner, OwnerKind, Reason, set_sender};
 pub(crate) use regular::Limited;
 pub use regular::{DirectoryFile, MAX_FILE_SIZE, PathFile, RegularFile};
+pub use watches::{Watch, Watches};
 
 use crate::identity::Caller;
 use crate::inode::Inode;
 use crate::metadata::NodeKind;
 use crate::poll::{ALWAYS_READY, PollTable};
-use crate::terminal::Terminal;
 use abi::Errno;
 use abi::fs::{OpenFlags, PollEvents, seek};
 use alloc::string::String;
@@ -203,10 +204,6 @@ pub trait File: Send + Sync + Any {
     /// The frame of one page, as `Inode::page`.
     fn page(&self, _index: u64) -> Result<Frame, Errno> {
         Err(Errno::ENODEV)
-    }
-    /// The terminal behind it.
-    fn terminal(&self) -> Option<Arc<Terminal>> {
-        None
     }
     /// Whether the flag `O_DIRECT` means something: `EINVAL` where it does not.
     fn takes_direct(&self) -> bool {

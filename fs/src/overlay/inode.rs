@@ -1,10 +1,11 @@
 //! The operations of inodes that two layers show.
 
 use super::{AnyInode, Node, is_whiteout, make_whiteout, remove_whiteouts};
-use crate::extended::Store;
 use crate::file::File;
 use crate::identity::Identity;
-use crate::inode::{AttributeChange, DirectoryEntry, Inode, LostWrite, NewNode, Place};
+use crate::inode::{
+    AttributeChange, DirectoryEntry, ExtendedAttributes, Inode, LostWrite, NewNode, Place,
+};
 use crate::listing::emit_all;
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind};
@@ -303,7 +304,7 @@ impl Inode for Node {
         }
     }
 
-    fn extended(&self) -> Option<&dyn Store> {
+    fn extended(&self) -> Option<&dyn ExtendedAttributes> {
         self.shown().ok()?.extended()
     }
 

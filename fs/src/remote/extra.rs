@@ -2,8 +2,7 @@
 
 use super::content::PAGE;
 use super::{Found, Node, Owner, Question};
-use crate::extended::Store;
-use crate::inode::NewNode;
+use crate::inode::{ExtendedAttributes, NewNode};
 use crate::mapped;
 use crate::metadata::NodeKind;
 use abi::Errno;
@@ -23,7 +22,7 @@ fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(copy)
 }
 
-impl Store for Node {
+impl ExtendedAttributes for Node {
     fn get(&self, name: &[u8]) -> Result<Arc<[u8]>, Errno> {
         let (handle, wanted) = (self.handle(), copied(name)?);
         let question = Question::Extended { node: self.number, name: wanted.clone() };

@@ -2,10 +2,12 @@
 
 use super::server::{Change, NewTime, is_plain_name};
 use super::{Found, Made, Node, Owner, Question};
-use crate::extended::Store;
 use crate::file::File;
 use crate::identity::Identity;
-use crate::inode::{AttributeChange, DirectoryEntry, Inode, LostWrite, NewContent, NewNode, Place};
+use crate::inode::{
+    AttributeChange, DirectoryEntry, ExtendedAttributes, Inode, LostWrite, NewContent, NewNode,
+    Place,
+};
 use crate::listing::emit_all;
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind, Timestamp};
@@ -304,7 +306,7 @@ impl Inode for Node {
         self.seek(offset, hole)
     }
 
-    fn extended(&self) -> Option<&dyn Store> {
+    fn extended(&self) -> Option<&dyn ExtendedAttributes> {
         if self.remote.server.has_extended() { Some(self) } else { None }
     }
 

@@ -29,8 +29,8 @@ fn number(value: i32) -> IoctlAnswer {
 
 impl Terminal {
     /// Whether this is the terminal of the caller's session.
-    fn controls(&self, caller: &dyn Caller) -> bool {
-        caller
+    fn controls(&self, member: &dyn JobControl) -> bool {
+        member
             .controlling_terminal()
             .is_some_and(|terminal| core::ptr::eq(Arc::as_ptr(&terminal), self))
     }
@@ -39,45 +39,48 @@ impl Terminal {
     /// again, `EIO` when that would be in vain. Who blocks or ignores `SIGTTOU` passes.
     pub(super) fn check_foreground(&self, caller: &dyn Caller, signal: u8) -> Result<(), Errno> {
         let foreground = self.foreground();
-        let group = caller.process_group();
-        if foreground == 0 || foreground == group || !self.controls(caller) {
+        let Some(member) = member(caller) else { return Ok(()) };
+        let group = member.process_group();
+        if foreground == 0 || foreground == group || !self.controls(member) {
             return Ok(());
         }
-        if caller.blocks_or_ignores(signal) {
+        if member.blocks_or_ignores(signal) {
             return if signal == SIGTTIN { Err(Errno::EIO) } else { Ok(()) };
         }
-        if caller.is_group_orphaned() {
+        if member.is_group_orphaned() {
             return Err(Errno::EIO);
         }
-        caller.signal_group(group, signal);
+        member.signal_group(group, signal);
         Err(Errno::ERESTARTSYS)
     }
 
     /// Becomes the terminal of the caller's session if both are free.
     pub(super) fn control_if_free(&self, caller: &dyn Caller) {
-        if caller.is_session_leader() && caller.controlling_terminal().is_none() {
+        let Some(member) = member(caller) else { return };
+        if member.is_session_leader() && member.controlling_terminal().is_none() {
             let is_ours = {
                 let mut state = self.state.lock();
                 let is_free = state.session == 0;
                 if is_free {
-                    state.session = caller.session();
-                    state.foreground = caller.process_group();
+                    state.session = member.session();
+                    state.foreground = member.process_group();
                 }
                 is_free
             };
             if is_ours {
-                caller.set_controlling_terminal(self.me.upgrade());
+                member.set_controlling_terminal(self.me.upgrade());
             }
         }
     }
 
     fn set_controlling(&self, caller: &dyn Caller, steal: bool) -> Result<(), Errno> {
-        let (session, group) = (caller.session(), caller.process_group());
-        let is_leader = caller.is_session_leader();
+        let member = member(caller).ok_or(Errno::EPERM)?;
+        let (session, group) = (member.session(), member.process_group());
+        let is_leader = member.is_session_leader();
         if is_leader && self.session() == session {
             return Ok(());
         }
-        if !is_leader || caller.controlling_terminal().is_some() {
+        if !is_leader || member.controlling_terminal().is_some() {
             return Err(Errno::EPERM);
         }
         let may_steal = steal && caller.identity().is_capable(Capability::Administer);
@@ -90,21 +93,22 @@ impl Terminal {
             core::mem::replace(&mut state.session, session)
         };
         if robbed != 0 {
-            caller.take_terminal_from(robbed);
+            member.take_terminal_from(robbed);
         }
-        caller.set_controlling_terminal(self.me.upgrade());
+        member.set_controlling_terminal(self.me.upgrade());
         Ok(())
     }
 
     fn set_foreground(&self, caller: &dyn Caller, group: i32) -> Result<(), Errno> {
-        if !self.controls(caller) || self.session() != caller.session() {
+        let member = member(caller).ok_or(Errno::ENOTTY)?;
+        if !self.controls(member) || self.session() != member.session() {
             return Err(Errno::ENOTTY);
         }
         if group < 0 {
             return Err(Errno::EINVAL);
         }
-        let session = caller.session_of_group(group).ok_or(Errno::ESRCH)?;
-        if session != caller.session() {
+        let session = member.session_of_group(group).ok_or(Errno::ESRCH)?;
+        if session != member.session() {
             return Err(Errno::EPERM);
         }
         self.state.lock().foreground = group;
@@ -112,19 +116,20 @@ impl Terminal {
     }
 
     fn give_up(&self, caller: &dyn Caller) -> Result<(), Errno> {
-        if !self.controls(caller) {
+        let member = member(caller).ok_or(Errno::ENOTTY)?;
+        if !self.controls(member) {
             return Err(Errno::ENOTTY);
         }
         // Its leader gives it up for the whole session, a member for itself and its children.
-        if caller.is_session_leader() {
+        if member.is_session_leader() {
             let foreground = self.leave_session();
-            caller.set_controlling_terminal(None);
+            member.set_controlling_terminal(None);
             if foreground > 0 {
-                caller.signal_group(foreground, SIGHUP);
-                caller.signal_group(foreground, SIGCONT);
+                member.signal_group(foreground, SIGHUP);
+                member.signal_group(foreground, SIGCONT);
             }
         } else {
-            caller.leave_terminal();
+            member.leave_terminal();
         }
         Ok(())
     }
@@ -219,7 +224,7 @@ impl Terminal {
             TIOCSCTTY => self.set_controlling(caller, argument == 1)?,
             TIOCNOTTY => self.give_up(caller)?,
             TIOCGPGRP | TIOCGSID => {
-                if is_slave && !self.controls(caller) {
+                if is_slave && !member(caller).is_some_and(|member| self.controls(member)) {
                     return Err(Errno::ENOTTY);
                 }
                 let state = self.state.lock();

@@ -10,10 +10,12 @@
 
 mod control;
 mod discipline;
+mod job_control;
 mod pty;
 #[cfg(test)]
 mod tests;
 
+pub use job_control::{JobControl, Processes, Recipient, controlling, set_processes};
 pub use pty::{PtyMaster, open_ptmx, open_slave, set_home};
 
 use crate::file::{File, IoctlAnswer, Transfer};
@@ -30,38 +32,13 @@ use base::wait::WaitQueue;
 use core::any::Any;
 use core::sync::atomic::{AtomicBool, Ordering};
 use discipline::Discipline;
+use job_control::{member, send_signal};
 
 pub(crate) const SIGHUP: u8 = 1;
 const SIGCONT: u8 = 18;
 const SIGTTIN: u8 = 21;
 const SIGTTOU: u8 = 22;
 const SIGWINCH: u8 = 28;
-
-/// Whom a terminal sends a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recipient {
-    /// All processes of a group.
-    Group(i32),
-    /// The process that leads a session.
-    Leader(i32),
-}
-
-static SEND_SIGNAL: Once<fn(Recipient, u8)> = Once::new();
-
-/// Tells terminals how to send a signal. The kernel calls this once; until then typed signals are lost.
-pub fn set_signal_sender(send: fn(recipient: Recipient, signal: u8)) {
-    // A second sender would be the same one.
-    let _ = SEND_SIGNAL.set(send);
-}
-
-fn send_signal(recipient: Recipient, signal: u8) {
-    let (Recipient::Group(number) | Recipient::Leader(number)) = recipient;
-    if let Some(send) = SEND_SIGNAL.get()
-        && number > 0
-    {
-        send(recipient, signal);
-    }
-}
 
 struct State {
     discipline: Discipline,
@@ -286,6 +263,11 @@ impl Terminal {
         self.sent.wake_all();
     }
 
+    /// The terminal that a file is open on; `None` for other files, and for a master.
+    pub fn of(file: &dyn File) -> Option<&Arc<Terminal>> {
+        file.as_any().downcast_ref().map(|opened: &TerminalFile| &opened.terminal)
+    }
+
     /// Opens it for a program. A session leader without a terminal gets it as its own when
     /// `may_control` and `O_NOCTTY` is not given.
     pub fn open(
@@ -408,10 +390,6 @@ impl File for TerminalFile {
         input: &[u8],
     ) -> Result<IoctlAnswer, Errno> {
         self.terminal.control(caller, request, argument, input, true)
-    }
-
-    fn terminal(&self) -> Option<Arc<Terminal>> {
-        Some(self.terminal.clone())
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -4,11 +4,12 @@
 //! itself devpts, and disappears when the master is closed.
 
 use super::*;
-use crate::file::OpenFile;
+use crate::file::{OpenFile, PathFile};
 use crate::inode::{NewContent, NewNode};
 use crate::mount::{Location, Mount};
-use crate::open::{Request, open_location};
+use crate::notify;
 use abi::fs::make_device;
+use abi::fs::notify::Events;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use base::heap::tree;
@@ -90,13 +91,23 @@ impl PtyMaster {
         Some(count)
     }
 
+    /// Opens the slave, wherever devpts is seen: no permission is asked for (`TIOCGPTPEER`).
     fn open_peer(&self, flags: u64, caller: &dyn Caller) -> Result<Arc<OpenFile>, Errno> {
         let home = HOME.get().ok_or(Errno::EIO)?;
         let inode = home.root().lookup(format!("{}", self.number).as_bytes())?;
         let flags = u32::try_from(flags).map_err(|_| Errno::EINVAL)?;
-        let request = Request::new(flags, 0, 0)?;
-        let location = Location { mount: home.clone(), inode };
-        open_location(location, request, &caller.identity(), caller, true)
+        let flags = OpenFlags::from_bits_truncate(flags);
+        let file: Arc<dyn File> = if flags.contains(OpenFlags::PATH) {
+            Arc::new(PathFile)
+        } else if flags.contains(OpenFlags::DIRECT) {
+            return Err(Errno::EINVAL);
+        } else {
+            self.terminal.open(flags, caller, true)?
+        };
+        let location = Location { mount: home.clone(), inode: inode.clone() };
+        let opened = OpenFile::new(file, location, flags)?;
+        notify::event(&inode, Events::OPEN);
+        Ok(opened)
     }
 }
 

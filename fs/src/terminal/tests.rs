@@ -89,6 +89,6 @@ fn settings_are_those_of_linux_and_change() {
     let bytes = [3, 0, 4, 0, 0, 0, 0, 0];
     control(&master, TIOCSWINSZ, &bytes).unwrap();
     assert_eq!(control(&slave, TIOCGWINSZ, &[]).unwrap().output, bytes);
-    assert_eq!(slave.terminal().unwrap().state.lock().window, size);
+    assert_eq!(Terminal::of(&*slave).unwrap().state.lock().window, size);
     assert_eq!(slave.ioctl_input(0x1234), Err(Errno::ENOTTY));
 }

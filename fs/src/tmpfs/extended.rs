@@ -2,7 +2,7 @@
 //! the limit stands for `BYTES_PER_NODE` bytes of nodes, names and values.
 
 use super::Shared;
-use crate::extended::Store;
+use crate::inode::ExtendedAttributes;
 use crate::metadata::Timestamp;
 use crate::tmpfs::Node;
 use abi::Errno;
@@ -61,7 +61,7 @@ fn copied(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(copy)
 }
 
-impl Store for Node {
+impl ExtendedAttributes for Node {
     fn get(&self, name: &[u8]) -> Result<Arc<[u8]>, Errno> {
         let state = self.state.lock();
         let found = state.attributes.as_ref().and_then(|attributes| attributes.values.get(name));

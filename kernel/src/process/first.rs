@@ -41,7 +41,7 @@ pub fn start(root: Location) -> Result<(), Errno> {
         name: short_name(b"init"),
         vfork: None,
     });
-    fs::terminal::set_signal_sender(super::session::signal_from_terminal);
+    fs::terminal::set_processes(super::session::PROCESSES);
     fs::mapped::observe(super::mapped::OBSERVER);
     table::start(|thread_limit| {
         let signals = ProcessSignals::new();

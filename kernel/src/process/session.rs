@@ -1,7 +1,7 @@
 //! Process groups, sessions and their terminals: job control's half of processes.
 //!
 //! A session is kept in the tree, with the terminal that controls it. What a terminal must know about
-//! its callers it asks through `fs::Caller`, which a thread implements.
+//! its callers it asks through `fs::terminal::JobControl`, which a thread implements.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 use abi::Errno;
 use abi::signal::Signal;
-use fs::terminal::{Recipient, Terminal};
+use fs::terminal::{JobControl, Processes, Recipient, Terminal};
 use fs::{Caller, Identity};
 
 use super::ids::Pid;
@@ -91,7 +91,7 @@ pub(super) fn leader_ended(process: &Process) {
 }
 
 /// Sends a signal, for terminals.
-pub(super) fn signal_from_terminal(recipient: Recipient, signal: u8) {
+fn signal_from_terminal(recipient: Recipient, signal: u8) {
     let leader = match recipient {
         Recipient::Group(group) => return signal_group(group, signal),
         Recipient::Leader(session) => table::process(Pid(session)),
@@ -125,7 +125,7 @@ pub fn set_terminal(session: Pid, terminal: Option<Arc<Terminal>>) {
     drop(old);
 }
 
-impl Caller for Thread {
+impl JobControl for Thread {
     fn process_group(&self) -> i32 {
         self.process.group().0
     }
@@ -177,7 +177,9 @@ impl Caller for Thread {
     fn signal_group(&self, group: i32, signal: u8) {
         signal_group(group, signal);
     }
+}
 
+impl Caller for Thread {
     fn identity(&self) -> Identity {
         Thread::identity(self)
     }
@@ -185,4 +187,12 @@ impl Caller for Thread {
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+/// How terminals reach processes.
+pub(super) const PROCESSES: Processes =
+    Processes { member: member_of_session, signal: signal_from_terminal };
+
+fn member_of_session(caller: &dyn Caller) -> Option<&dyn JobControl> {
+    caller.as_any().downcast_ref().map(|thread: &Thread| thread as &dyn JobControl)
 }

@@ -7,10 +7,11 @@ use super::directory::{Entries, FIRST_COOKIE, is_directory};
 use super::extended::Attributes;
 use super::grave;
 use super::pages::{Pages, Spot};
-use crate::extended::Store;
 use crate::file::{File, MAX_FILE_SIZE};
 use crate::identity::Identity;
-use crate::inode::{AttributeChange, DirectoryEntry, Inode, NewContent, NewNode, Place};
+use crate::inode::{
+    AttributeChange, DirectoryEntry, ExtendedAttributes, Inode, NewContent, NewNode, Place,
+};
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
 use crate::notify;
@@ -609,7 +610,7 @@ impl Inode for Node {
         }
     }
 
-    fn extended(&self) -> Option<&dyn Store> {
+    fn extended(&self) -> Option<&dyn ExtendedAttributes> {
         Some(self)
     }
 

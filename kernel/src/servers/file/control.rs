@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use fs::block::BlockFile;
 use fs::lock::{self, LockKind, Owner, Range, Record, Refusal};
 use fs::pipe::PipeEnd;
+use fs::terminal::Terminal;
 use fs::{NodeKind, OpenFile};
 
 use super::descriptor::{duplicate_from, install};
@@ -210,7 +211,7 @@ async fn set_lock(call: &Call, file: &OpenFile, of_description: bool, waits: boo
         _ => {}
     }
     let (owner, process) = lock_owner(call, file, of_description);
-    let attempt = || lock::set(file, owner, process, kind, &range);
+    let attempt = || lock::set(file.locks(), owner, process, kind, &range);
     match attempt() {
         Ok(()) => Ok(0),
         Err(Refusal::TooMany) => Err(Errno::ENOLCK),
@@ -267,7 +268,7 @@ pub async fn flock(call: &Call) -> SysResult {
     };
     let file = usable(call, 0)?;
     let waits = operation & flock::LOCK_NB == 0;
-    match lock::flock(&file, kind) {
+    match lock::flock(file.locks(), kind) {
         Err(Errno::EAGAIN) if waits => {}
         result => return result.map(|()| 0),
     }
@@ -275,7 +276,7 @@ pub async fn flock(call: &Call) -> SysResult {
     let wait = poll_fn(|context| {
         registrations.clear();
         registrations.push(lock::released().register(context.waker()));
-        match lock::flock_quietly(&file, kind) {
+        match lock::flock_quietly(file.locks(), kind) {
             Err(Errno::EAGAIN) => Poll::Pending,
             result => Poll::Ready(result),
         }
@@ -360,7 +361,7 @@ pub async fn ioctl(call: &Call) -> SysResult {
         return result;
     }
     if WAITING_REQUESTS.contains(&request)
-        && let Some(terminal) = file.file().terminal()
+        && let Some(terminal) = Terminal::of(&**file.file())
     {
         let wait = Box::pin(call.thread.interruptible(terminal.wait_until_sent()));
         wait.await.map_err(|_| Errno::EINTR)?;
