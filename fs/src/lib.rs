@@ -6,9 +6,12 @@
 //! changes the tree by path; `file::OpenFile` is an open file description, whose behaviour is a
 //! `file::File`. `tmpfs`, `pseudo`, `pipe`, `device` and `terminal` provide inodes and files.
 //!
+//! The modules stand on floors (`xtask/src/check/floors.rs`): paths; file systems; kinds of files; inodes, mounts and
+//! open files; waiting and locks; names and types. A module names those of its floor and below.
+//!
 //! Nothing here blocks: an operation that would wait answers `EAGAIN`, and `File::poll` says when to
 //! try again. Nothing here knows of processes: who acts comes in as an `Identity`, and what a
-//! terminal must ask about sessions and groups comes in as a `Caller`.
+//! terminal must ask about sessions and groups is handed in (`terminal::JobControl`).
 //!
 //! Bytes move through `base::io::Source` and `base::io::Sink`, which take less than offered when a
 //! page of the caller is missing. So no lock of this crate is ever held across a page fault.

@@ -44,7 +44,7 @@ pub fn run(root: &Path) -> Result<bool> {
     let checks: [(&str, Check); 7] = [
         ("rules of the house", |root| Ok(listed(rules::violations(root)?))),
         ("dependency directions", |root| Ok(listed(directions::violations(root)?))),
-        ("floors inside the kernel", |root| Ok(listed(floors::violations(root)?))),
+        ("floors inside crates", |root| Ok(listed(floors::violations(root)?))),
         ("format", format),
         ("scripts", scripts),
         ("generated pages", generated),
