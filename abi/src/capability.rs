@@ -62,6 +62,8 @@ pub enum Capability {
     MakeNode = 27,
     /// `CAP_LEASE`: take leases on files of others.
     Lease = 28,
+    /// `CAP_AUDIT_WRITE`: write records of the audit.
+    AuditWrite = 29,
     /// `CAP_SETFCAP`: give capabilities to files.
     SetFileCapabilities = 31,
     /// `CAP_SYSLOG`: read the log of the kernel.

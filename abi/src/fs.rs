@@ -68,6 +68,9 @@ bitflags! {
 impl OpenFlags {
     /// The two bits that say read, write or both.
     pub const ACCESS_MODE: u32 = 3;
+    /// Bit of the status flags of a descriptor that an event of fanotify gave: what is done through it is told nobody.
+    /// `open` does not take it.
+    pub const SILENT: u32 = 0x400_0000;
     /// `O_RDONLY`: no bit at all.
     pub const RDONLY: OpenFlags = OpenFlags::empty();
     /// `O_TMPFILE`.
@@ -594,6 +597,7 @@ bitflags! {
     }
 }
 
+pub mod fanotify;
 pub mod notify;
 
 /// `mount` flags.

@@ -6,7 +6,7 @@ use crate::identity::{Caller, Identity};
 use crate::inode::NewContent;
 use crate::metadata::{NodeKind, Wanted};
 use crate::mount::Location;
-use crate::notify;
+use crate::notify::{self, fanotify::Subject};
 use crate::protected;
 use crate::tree::{self, check, inherit};
 use crate::walk::{Last, Lookup, Resolve, Walker, resolve_restricted};
@@ -51,7 +51,7 @@ impl Request {
     }
 
     /// What the flags ask of the file's permissions.
-    fn wanted(&self) -> Wanted {
+    pub fn wanted(&self) -> Wanted {
         if self.flags.contains(OpenFlags::PATH) {
             return Wanted::NOTHING;
         }
@@ -135,7 +135,7 @@ fn create(identity: &Identity, walker: &Walker<'_>, request: Request) -> Result<
     check(&directory.inode, identity, Wanted::WRITE.and(Wanted::EXECUTE))?;
     let new = inherit(&directory.inode, identity, NewContent::Regular, request.mode);
     let inode = directory.inode.create(walker.last_name(), &new)?;
-    notify::entry(&directory.inode, walker.last_name(), false, Events::CREATE);
+    notify::entry(&directory.inode, walker.last_name(), Subject::of(&inode), Events::CREATE);
     Ok(Location { mount: directory.mount.clone(), inode })
 }
 
@@ -219,7 +219,7 @@ pub fn open_location(
         let _access = WriteAccess::to(&inode)?;
         tree::resize(&inode, identity, 0)?;
     }
-    notify::event(&inode, Events::OPEN);
+    opened.tell(Events::OPEN);
     Ok(opened)
 }
 

@@ -9,7 +9,7 @@ use crate::identity::Identity;
 use crate::inode::{AttributeChange, Inode, NewContent, NewNode};
 use crate::metadata::{NodeKind, Permissions, Timestamp, Wanted, permit};
 use crate::mount::{Location, is_below};
-use crate::notify;
+use crate::notify::{self, fanotify::Subject};
 use crate::walk::{Last, Lookup, Walker};
 use abi::Errno;
 use abi::capability::Capability;
@@ -75,7 +75,7 @@ pub fn create(
     }
     let new = inherit(&directory.inode, lookup.identity, content, mode);
     let inode = directory.inode.create(walker.last_name(), &new)?;
-    notify::entry(&directory.inode, walker.last_name(), is_directory, Events::CREATE);
+    notify::entry(&directory.inode, walker.last_name(), Subject::of(&inode), Events::CREATE);
     Ok(Location { mount: directory.mount, inode })
 }
 
@@ -111,7 +111,8 @@ pub fn link(lookup: Lookup<'_>, target: &Location, path: &[u8]) -> Result<(), Er
     }
     directory.inode.link(walker.last_name(), &target.inode)?;
     notify::event_itself(&target.inode, Events::ATTRIB);
-    notify::entry(&directory.inode, walker.last_name(), false, Events::CREATE);
+    let child = Subject::of(&target.inode);
+    notify::entry(&directory.inode, walker.last_name(), child, Events::CREATE);
     Ok(())
 }
 
@@ -205,8 +206,9 @@ pub fn unlink(lookup: Lookup<'_>, path: &[u8]) -> Result<(), Errno> {
         directory.inode.unlink(walker.last_name(), entry.inode.id())?;
         notify::event_itself(&entry.inode, Events::ATTRIB);
         // The news of its end come before those of its name.
+        let child = Subject::of(&entry.inode);
         drop(entry);
-        notify::entry(&directory.inode, walker.last_name(), false, Events::DELETE);
+        notify::entry(&directory.inode, walker.last_name(), child, Events::DELETE);
         Ok(())
     })
 }
@@ -229,8 +231,9 @@ pub fn remove_directory(lookup: Lookup<'_>, path: &[u8]) -> Result<(), Errno> {
             return Err(Errno::EBUSY);
         }
         directory.inode.remove_directory(walker.last_name(), entry.inode.id())?;
+        let child = Subject::of(&entry.inode);
         drop(entry);
-        notify::entry(&directory.inode, walker.last_name(), true, Events::DELETE);
+        notify::entry(&directory.inode, walker.last_name(), child, Events::DELETE);
         Ok(())
     })
 }

@@ -12,6 +12,7 @@ use abi::Errno;
 use alloc::boxed::Box;
 use base::panic::{Panicked, poll_contained};
 use base::user::UserContext;
+use fs::notify::acting;
 use fs::pending::{self, Attempts};
 use policy::route::{self, Class, Support};
 use policy::table::number;
@@ -26,9 +27,10 @@ const KILLED: u32 = 9;
 /// Carries out a call that may run on any core.
 pub async fn dispatch(call: &Call) -> SysResult {
     let mut handler = pin!(Some(serve(call)));
-    let pid = call.process().pid.0;
+    let (pid, tid) = (call.process().pid.0, call.thread.tid().0);
     let poll = |context: &mut Context<'_>| {
-        let contained = || injection::during(pid, || poll_contained(handler.as_mut(), context));
+        let during = || poll_contained(handler.as_mut(), context);
+        let contained = || injection::during(pid, || acting(pid, tid, during));
         locks::during(call.number(), call.thread.number(), || {
             polls::count(call.number(), contained)
         })
@@ -74,9 +76,10 @@ async fn serve_once(call: &Call) -> SysResult {
 /// Carries out a call that changes the caller's own control flow, on the caller's core.
 pub async fn dispatch_local(call: &Call, context: &mut UserContext) -> SysResult {
     let mut handler = pin!(Some(serve_local(call, context)));
-    let pid = call.process().pid.0;
+    let (pid, tid) = (call.process().pid.0, call.thread.tid().0);
     let poll = |context: &mut Context<'_>| {
-        let contained = || injection::during(pid, || poll_contained(handler.as_mut(), context));
+        let during = || poll_contained(handler.as_mut(), context);
+        let contained = || injection::during(pid, || acting(pid, tid, during));
         locks::during(call.number(), call.thread.number(), || {
             polls::count(call.number(), contained)
         })

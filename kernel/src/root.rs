@@ -18,7 +18,7 @@ use fs::overlay::OverlayFs;
 use fs::{block, cpio, device, pending, terminal, tree};
 
 use crate::devices;
-use crate::ipc::mqueue;
+use crate::ipc::space::Space;
 use crate::options::{self, Root};
 use crate::process::procfs;
 use crate::servers::file;
@@ -117,9 +117,8 @@ async fn mount_pseudo(root: &Location, options: &tmpfs::Options) -> Result<(), E
     let slaves = TmpFs::of_type("devpts", DEVPTS_SUPER_MAGIC, options)?;
     file::offer(slaves.clone());
     terminal::set_home(mount::mount(&directory(&devices, b"/pts")?, slaves, "devpts", 0)?);
-    file::offer(mqueue::file_system());
     let queues = directory(&devices, b"/mqueue")?;
-    mount::mount(&queues, mqueue::file_system(), "mqueue", 0)?;
+    mount::mount(&queues, Space::first().message_queues.file_system(), "mqueue", 0)?;
     for (path, file_system) in
         [(b"/proc".as_slice(), procfs::file_system()), (b"/sys", procfs::sysfs())]
     {

@@ -98,7 +98,7 @@ routes! {
     53 socketpair Network TRAVEL Partial "local sockets only: no network yet";
     54 setsockopt Network TRAVEL Partial "no filters, no time stamps";
     55 getsockopt Network TRAVEL Partial "no filters, no time stamps";
-    56 clone Process STAY Partial "namespaces but those of host names and mounts are refused, CLONE_PTRACE is ignored";
+    56 clone Process STAY Partial "namespaces but those of host names, IPC and mounts are refused, CLONE_PTRACE is ignored";
     57 fork Process STAY Full;
     58 vfork Process STAY Full;
     59 execve Process STAY Full;
@@ -296,7 +296,7 @@ routes! {
     251 ioprio_set Process TRAVEL Partial "kept and reported: no disk is waited for";
     252 ioprio_get Process TRAVEL Full;
     253 inotify_init File TRAVEL Full;
-    254 inotify_add_watch File TRAVEL Partial "of a file with several names, the directory of the one made last is told; execve is not seen";
+    254 inotify_add_watch File TRAVEL Partial "of a file with several names, the directory of the one made last is told";
     255 inotify_rm_watch File TRAVEL Full;
     256 migrate_pages Memory TRAVEL Full;
     257 openat File TRAVEL Full;
@@ -314,7 +314,7 @@ routes! {
     269 faccessat File TRAVEL Full;
     270 pselect6 File TRAP Full;
     271 ppoll File TRAP Full;
-    272 unshare Process TRAVEL Partial "namespaces but those of host names and mounts are refused";
+    272 unshare Process TRAVEL Partial "namespaces but those of host names, IPC and mounts are refused";
     273 set_robust_list Process TRAP Full own;
     274 get_robust_list Process TRAVEL Full;
     275 splice File TRAVEL Full;
@@ -342,15 +342,15 @@ routes! {
     297 rt_tgsigqueueinfo Signal TRAP Full;
     298 perf_event_open Other TRAVEL None;
     299 recvmmsg Network TRAVEL Full;
-    300 fanotify_init File TRAVEL None;
-    301 fanotify_mark File TRAVEL None;
+    300 fanotify_init File TRAVEL Partial "answers are not recorded (FAN_AUDIT)";
+    301 fanotify_mark File TRAVEL Partial "new files are opened without being asked about; no FAN_FS_ERROR; inodes of a disk or share go without FAN_DELETE_SELF";
     302 prlimit64 Process TRAVEL Full;
-    303 name_to_handle_at File TRAVEL Partial "on tmpfs; a file without a name is stale";
-    304 open_by_handle_at File TRAVEL Partial "on tmpfs; a file without a name is stale";
+    303 name_to_handle_at File TRAVEL Partial "on tmpfs and ext4; a file without a name is stale";
+    304 open_by_handle_at File TRAVEL Partial "on tmpfs and ext4; a file without a name is stale";
     305 clock_adjtime Time TRAVEL Partial "values are kept and the time can be set; the rate of the clock does not change";
     306 syncfs File TRAVEL Full;
     307 sendmmsg Network TRAVEL Full;
-    308 setns Process TRAVEL Partial "namespaces of host names and mounts; there is one of each other kind";
+    308 setns Process TRAVEL Partial "namespaces of host names, IPC and mounts; there is one of each other kind";
     309 getcpu Other TRAVEL Full own;
     310 process_vm_readv Memory TRAVEL Full;
     311 process_vm_writev Memory TRAVEL Full;
@@ -388,7 +388,7 @@ routes! {
     432 fsmount File TRAVEL Full;
     433 fspick File TRAVEL Full;
     434 pidfd_open Process TRAVEL Full;
-    435 clone3 Process STAY Partial "CLONE_INTO_CGROUP, set_tid and namespaces but those of host names and mounts are refused";
+    435 clone3 Process STAY Partial "CLONE_INTO_CGROUP, set_tid and namespaces but those of host names, IPC and mounts are refused";
     436 close_range File TRAVEL Full;
     437 openat2 File TRAVEL Partial "RESOLVE_CACHED always answers EAGAIN";
     438 pidfd_getfd Process TRAVEL Full;

@@ -30,6 +30,8 @@ bitflags! {
         const DELETE_SELF = 0x400;
         /// The inode itself has another name.
         const MOVE_SELF = 0x800;
+        /// fanotify: opened to be executed.
+        const OPEN_EXEC = 0x1000;
         /// Its file system is not mounted any more.
         const UNMOUNT = 0x2000;
         /// Events were lost.

@@ -81,12 +81,14 @@ impl OpenFile {
             }
             _ => false,
         };
-        let kept = flags
-            & !(OpenFlags::CREAT
+        // Unlike `!`, this keeps bits without a name.
+        let kept = flags.difference(
+            OpenFlags::CREAT
                 | OpenFlags::EXCL
                 | OpenFlags::NOCTTY
                 | OpenFlags::TRUNC
-                | OpenFlags::CLOEXEC);
+                | OpenFlags::CLOEXEC,
+        );
         OPEN.fetch_add(1, Ordering::Relaxed);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let locks = Holder::new(location.inode.id(), id);
@@ -312,11 +314,25 @@ impl OpenFile {
         Ok(count)
     }
 
+    /// Something was done through it: those who watch the file are told, but for what a listener does with a
+    /// descriptor that an event gave it.
+    #[inline]
+    pub(crate) fn tell(&self, events: Events) {
+        if notify::is_anybody_listening() && !self.is_silent() {
+            notify::event_at(&self.location, events);
+        }
+    }
+
+    /// Whether nobody is told or asked about what is done through it.
+    pub fn is_silent(&self) -> bool {
+        self.flags().bits() & OpenFlags::SILENT != 0
+    }
+
     /// Bytes were written: those who watch the file are told.
     #[inline]
     fn note_change(&self, count: usize) {
         if count > 0 {
-            notify::event(self.inode(), Events::MODIFY);
+            self.tell(Events::MODIFY);
         }
     }
 
@@ -324,7 +340,7 @@ impl OpenFile {
     #[inline]
     fn note_access(&self, count: usize) {
         if count > 0 {
-            notify::event(self.inode(), Events::ACCESS);
+            self.tell(Events::ACCESS);
         }
         if !self.flags().contains(OpenFlags::NOATIME) {
             self.location.note_access();
@@ -400,7 +416,7 @@ impl Drop for OpenFile {
         if !flags.contains(OpenFlags::PATH) {
             let writes = flags.writes();
             let closed = if writes { Events::CLOSE_WRITE } else { Events::CLOSE_NOWRITE };
-            notify::event(self.inode(), closed);
+            self.tell(closed);
         }
     }
 }

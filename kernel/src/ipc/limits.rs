@@ -34,37 +34,68 @@ const MOST_OBJECTS: u64 = super::table::MOST_OBJECTS as u64;
 /// No limit, but sums of a few do not overflow.
 const UNLIMITED: u64 = u64::MAX - (1 << 24);
 
-/// Bytes of a segment.
-pub static SHMMAX: Setting = Setting::new(UNLIMITED, u64::MAX);
-/// Pages of all segments.
-pub static SHMALL: Setting = Setting::new(UNLIMITED, u64::MAX);
-/// Segments.
-pub static SHMMNI: Setting = Setting::new(4096, MOST_OBJECTS);
-/// Semaphores of a set.
-pub static SEMMSL: Setting = Setting::new(32_000, MOST_INT);
-/// Semaphores.
-pub static SEMMNS: Setting = Setting::new(1_024_000_000, MOST_INT);
-/// Operations of a call.
-pub static SEMOPM: Setting = Setting::new(500, MOST_INT);
-/// Sets of semaphores.
-pub static SEMMNI: Setting = Setting::new(32_000, MOST_OBJECTS);
-/// Bytes of a message.
-pub static MSGMAX: Setting = Setting::new(8192, MOST_INT);
-/// Bytes of a queue.
-pub static MSGMNB: Setting = Setting::new(16_384, MOST_INT);
-/// Queues.
-pub static MSGMNI: Setting = Setting::new(32_000, MOST_OBJECTS);
+/// The settings of one namespace.
+pub struct Limits {
+    /// Bytes of a segment.
+    pub shmmax: Setting,
+    /// Pages of all segments.
+    pub shmall: Setting,
+    /// Segments.
+    pub shmmni: Setting,
+    /// Semaphores of a set.
+    pub semmsl: Setting,
+    /// Semaphores.
+    pub semmns: Setting,
+    /// Operations of a call.
+    pub semopm: Setting,
+    /// Sets of semaphores.
+    pub semmni: Setting,
+    /// Bytes of a message.
+    pub msgmax: Setting,
+    /// Bytes of a queue.
+    pub msgmnb: Setting,
+    /// Queues.
+    pub msgmni: Setting,
+    /// POSIX message queues.
+    pub mq_queues_max: Setting,
+    /// Messages of a POSIX queue.
+    pub mq_msg_max: Setting,
+    /// Messages of a POSIX queue for which nothing is said.
+    pub mq_msg_default: Setting,
+    /// Bytes of a message of a POSIX queue.
+    pub mq_msgsize_max: Setting,
+    /// Bytes of a message of a POSIX queue for which nothing is said.
+    pub mq_msgsize_default: Setting,
+}
 
-/// POSIX message queues.
-pub static MQ_QUEUES_MAX: Setting = Setting::new(256, MOST_INT);
-/// Messages of a POSIX queue.
-pub static MQ_MSG_MAX: Setting = Setting::new(10, 65_536);
-/// Messages of a POSIX queue for which nothing is said.
-pub static MQ_MSG_DEFAULT: Setting = Setting::new(10, 65_536);
-/// Bytes of a message of a POSIX queue.
-pub static MQ_MSGSIZE_MAX: Setting = Setting::new(8192, 16 << 20);
-/// Bytes of a message of a POSIX queue for which nothing is said.
-pub static MQ_MSGSIZE_DEFAULT: Setting = Setting::new(8192, 16 << 20);
+impl Limits {
+    /// Those of a new namespace.
+    pub const fn new() -> Limits {
+        Limits {
+            shmmax: Setting::new(UNLIMITED, u64::MAX),
+            shmall: Setting::new(UNLIMITED, u64::MAX),
+            shmmni: Setting::new(4096, MOST_OBJECTS),
+            semmsl: Setting::new(32_000, MOST_INT),
+            semmns: Setting::new(1_024_000_000, MOST_INT),
+            semopm: Setting::new(500, MOST_INT),
+            semmni: Setting::new(32_000, MOST_OBJECTS),
+            msgmax: Setting::new(8192, MOST_INT),
+            msgmnb: Setting::new(16_384, MOST_INT),
+            msgmni: Setting::new(32_000, MOST_OBJECTS),
+            mq_queues_max: Setting::new(256, MOST_INT),
+            mq_msg_max: Setting::new(10, 65_536),
+            mq_msg_default: Setting::new(10, 65_536),
+            mq_msgsize_max: Setting::new(8192, 16 << 20),
+            mq_msgsize_default: Setting::new(8192, 16 << 20),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits::new()
+    }
+}
 
 /// A setting as the C type `int` of the structures.
 pub fn as_int(value: u64) -> i32 {

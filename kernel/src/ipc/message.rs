@@ -12,17 +12,15 @@ use abi::Errno;
 use abi::ipc::*;
 use base::sync::{Mutex, MutexGuard, rank};
 
-use super::limits::{MSGMAX, MSGMNB, MSGMNI, as_int};
+use super::limits::as_int;
 use super::now_s;
 use super::permission::{Permission, Wanted};
 use super::shared_memory::Named;
-use super::table::Table;
+use super::space::Space;
 use super::waiter::{Ended, Waiter, Woken};
 use crate::call::Caller;
 use crate::process::Pid;
 use crate::process::credentials::{Capability, Credentials};
-
-static QUEUES: Mutex<Table<Queue>> = Mutex::new(&rank::IPC_TABLE, Table::new());
 
 /// A message.
 #[derive(Debug)]
@@ -34,7 +32,7 @@ pub struct Message {
 }
 
 /// A queue.
-struct Queue {
+pub struct Queue {
     id: i32,
     state: Mutex<State>,
 }
@@ -224,21 +222,21 @@ impl Queue {
     }
 }
 
-fn find(id: i32) -> Result<Arc<Queue>, Errno> {
-    QUEUES.lock().get(id)
+fn find(ipc: &Arc<Space>, id: i32) -> Result<Arc<Queue>, Errno> {
+    ipc.queues.lock().get(id)
 }
 
 /// `msgget`: the number of the queue of a key, or of a new one.
 ///
 /// # Errors
 /// `ENOENT`, `EEXIST`, `EACCES`, `ENOSPC`.
-pub fn get(key: i32, flags: u32, credentials: &Credentials) -> Result<i32, Errno> {
-    let mut queues = QUEUES.lock();
+pub fn get(ipc: &Arc<Space>, key: i32, flags: u32, credentials: &Credentials) -> Result<i32, Errno> {
+    let mut queues = ipc.queues.lock();
     if let Some((id, queue)) = queues.look_up(key, flags)? {
         queue.state.lock().permission.check(Wanted::of_flags(flags), credentials)?;
         return Ok(id);
     }
-    let most = usize::try_from(MSGMNI.get()).unwrap_or(usize::MAX);
+    let most = usize::try_from(ipc.limits.msgmni.get()).unwrap_or(usize::MAX);
     queues.add(key, most, |id| Queue {
         id,
         state: Mutex::new(
@@ -248,7 +246,7 @@ pub fn get(key: i32, flags: u32, credentials: &Credentials) -> Result<i32, Errno
                 is_removed: false,
                 messages: VecDeque::new(),
                 bytes: 0,
-                most_bytes: MSGMNB.get(),
+                most_bytes: ipc.limits.msgmnb.get(),
                 senders: VecDeque::new(),
                 receivers: VecDeque::new(),
                 sent_s: 0,
@@ -295,7 +293,9 @@ async fn wait<T>(
 /// # Errors
 /// `EINVAL`, `EACCES`, `EAGAIN`, `EIDRM`, `ENOMEM`, or a restart code.
 pub async fn send(caller: &Caller, id: i32, message: Message, waits: bool) -> Result<(), Errno> {
-    let queue = find(id)?;
+    let namespaces = caller.namespaces();
+    let ipc = &namespaces.ipc;
+    let queue = find(ipc, id)?;
     let credentials = caller.credentials();
     let process = caller.process.pid;
     let mut woken = Woken::default();
@@ -338,7 +338,9 @@ pub async fn receive(
     request: Request,
     waits: bool,
 ) -> Result<Message, Errno> {
-    let queue = find(id)?;
+    let namespaces = caller.namespaces();
+    let ipc = &namespaces.ipc;
+    let queue = find(ipc, id)?;
     let credentials = caller.credentials();
     let mut woken = Woken::default();
     let begun = {
@@ -380,11 +382,12 @@ pub async fn receive(
 /// # Errors
 /// `EINVAL`, `EACCES`.
 pub fn status(
+    ipc: &Arc<Space>,
     id: i32,
     named: Named,
     credentials: &Credentials,
 ) -> Result<(u64, QueueStatus), Errno> {
-    let queues = QUEUES.lock();
+    let queues = ipc.queues.lock();
     let (own, queue) = match named {
         Named::Number => (id, queues.get(id)?),
         Named::Index | Named::AnyIndex => queues.at(id)?,
@@ -402,17 +405,18 @@ pub fn status(
 /// # Errors
 /// `EINVAL`, `EPERM`.
 pub fn set(
+    ipc: &Arc<Space>,
     id: i32,
     to: &IpcPermission,
     most_bytes: u64,
     credentials: &Credentials,
 ) -> Result<(), Errno> {
-    let queue = find(id)?;
+    let queue = find(ipc, id)?;
     let mut woken = Woken::default();
     {
         let mut state = queue.lock()?;
         state.permission.check_owner(credentials)?;
-        if most_bytes > MSGMNB.get() {
+        if most_bytes > ipc.limits.msgmnb.get() {
             credentials.require(Capability::Resource)?;
         }
         state.permission.set(to)?;
@@ -445,9 +449,9 @@ pub fn set(
 ///
 /// # Errors
 /// `EINVAL`, `EPERM`.
-pub fn remove(id: i32, credentials: &Credentials) -> Result<(), Errno> {
+pub fn remove(ipc: &Arc<Space>, id: i32, credentials: &Credentials) -> Result<(), Errno> {
     let mut woken = Woken::default();
-    let mut queues = QUEUES.lock();
+    let mut queues = ipc.queues.lock();
     let queue = queues.get(id)?;
     let mut state = queue.lock()?;
     state.permission.check_owner(credentials)?;
@@ -468,19 +472,19 @@ pub fn remove(id: i32, credentials: &Credentials) -> Result<(), Errno> {
 }
 
 /// Bytes of one message at most.
-pub fn most_text() -> u64 {
-    MSGMAX.get()
+pub fn most_text(ipc: &Arc<Space>) -> u64 {
+    ipc.limits.msgmax.get()
 }
 
 /// `IPC_INFO` and `MSG_INFO`: the highest index, and the limits or what is in use.
-pub fn limits(is_usage: bool) -> (u64, QueueLimits) {
-    let queues = QUEUES.lock();
+pub fn limits(ipc: &Arc<Space>, is_usage: bool) -> (u64, QueueLimits) {
+    let queues = ipc.queues.lock();
     let mut limits = QueueLimits {
         pool: 512_000,
         map: 16_384,
-        message: as_int(MSGMAX.get()),
-        queue: as_int(MSGMNB.get()),
-        queues: as_int(MSGMNI.get()),
+        message: as_int(ipc.limits.msgmax.get()),
+        queue: as_int(ipc.limits.msgmnb.get()),
+        queues: as_int(ipc.limits.msgmni.get()),
         segment_size: 16,
         headers: 16_384,
         segments: 0xffff,
@@ -501,17 +505,17 @@ pub fn limits(is_usage: bool) -> (u64, QueueLimits) {
 }
 
 /// Every queue with its number, for `/proc/sysvipc/msg`.
-pub fn list() -> Vec<(i32, QueueStatus)> {
-    let queues = QUEUES.lock();
+pub fn list(ipc: &Arc<Space>) -> Vec<(i32, QueueStatus)> {
+    let queues = ipc.queues.lock();
     queues.iter().map(|(id, queue)| (id, queue.state.lock().status(queue.id))).collect()
 }
 
 /// `/proc/sys/kernel/msg_next_id`
-pub fn wanted() -> i32 {
-    QUEUES.lock().wanted()
+pub fn wanted(ipc: &Arc<Space>) -> i32 {
+    ipc.queues.lock().wanted()
 }
 
 /// Sets it.
-pub fn set_wanted(id: i32) {
-    QUEUES.lock().set_wanted(id);
+pub fn set_wanted(ipc: &Arc<Space>, id: i32) {
+    ipc.queues.lock().set_wanted(id);
 }

@@ -1,6 +1,7 @@
 //! System V IPC and POSIX message queues. Those of System V are objects that are found by a key and named by a number, until somebody removes them.
 //!
 //! ```text
+//! space            a namespace of all of them
 //! table            numbers and keys of the objects of one kind      limits   what may exist
 //! permission       who may use, change and remove one               waiter   who waits for one
 //! mqueue           POSIX message queues, with names in a file system
@@ -17,6 +18,7 @@ pub mod mqueue;
 pub mod permission;
 pub mod semaphore;
 pub mod shared_memory;
+pub mod space;
 pub mod table;
 pub mod undo;
 pub mod waiter;

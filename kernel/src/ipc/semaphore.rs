@@ -12,10 +12,11 @@ use abi::Errno;
 use abi::ipc::*;
 use base::sync::{Mutex, MutexGuard, rank};
 
-use super::limits::{SEMMNI, SEMMNS, SEMMSL, SEMOPM, as_int};
+use super::limits::as_int;
 use super::now_s;
 use super::permission::{Permission, Wanted};
 use super::shared_memory::Named;
+use super::space::Space;
 use super::table::Table;
 use super::undo::UndoList;
 use super::waiter::{Ended, Waiter, Woken};
@@ -23,12 +24,23 @@ use crate::call::Caller;
 use crate::process::Pid;
 use crate::process::credentials::Credentials;
 
-static SETS: Mutex<Sets> =
-    Mutex::new(&rank::IPC_TABLE, Sets { table: Table::new(), semaphores: 0 });
-
-struct Sets {
+/// The sets of one namespace.
+pub struct Sets {
     table: Table<Set>,
     semaphores: u64,
+}
+
+impl Sets {
+    /// None.
+    pub const fn new() -> Sets {
+        Sets { table: Table::new(), semaphores: 0 }
+    }
+}
+
+impl Default for Sets {
+    fn default() -> Sets {
+        Sets::new()
+    }
 }
 
 /// A set of semaphores.
@@ -247,20 +259,20 @@ impl Set {
     }
 }
 
-fn find(id: i32) -> Result<Arc<Set>, Errno> {
-    SETS.lock().table.get(id)
+fn find(ipc: &Arc<Space>, id: i32) -> Result<Arc<Set>, Errno> {
+    ipc.sets.lock().table.get(id)
 }
 
 /// `semget`: the number of the set of a key, or of a new one.
 ///
 /// # Errors
 /// `EINVAL` for a count that is too large, `ENOENT`, `EEXIST`, `EACCES`, `ENOSPC`, `ENOMEM`.
-pub fn get(key: i32, count: i32, flags: u32, credentials: &Credentials) -> Result<i32, Errno> {
+pub fn get(ipc: &Arc<Space>, key: i32, count: i32, flags: u32, credentials: &Credentials) -> Result<i32, Errno> {
     let count = u64::try_from(count).map_err(|_| Errno::EINVAL)?;
-    if count > SEMMSL.get() {
+    if count > ipc.limits.semmsl.get() {
         return Err(Errno::EINVAL);
     }
-    let mut sets = SETS.lock();
+    let mut sets = ipc.sets.lock();
     if let Some((id, set)) = sets.table.look_up(key, flags)? {
         let state = set.state.lock();
         if count > state.semaphores.len() as u64 {
@@ -272,11 +284,11 @@ pub fn get(key: i32, count: i32, flags: u32, credentials: &Credentials) -> Resul
     if count == 0 {
         return Err(Errno::EINVAL);
     }
-    if sets.semaphores + count > SEMMNS.get() {
+    if sets.semaphores + count > ipc.limits.semmns.get() {
         return Err(Errno::ENOSPC);
     }
     let semaphores = filled(count as usize, Semaphore::default())?;
-    let most = usize::try_from(SEMMNI.get()).unwrap_or(usize::MAX);
+    let most = usize::try_from(ipc.limits.semmni.get()).unwrap_or(usize::MAX);
     let id = sets.table.add(key, most, |id| Set {
         id,
         state: Mutex::new(
@@ -297,8 +309,8 @@ pub fn get(key: i32, count: i32, flags: u32, credentials: &Credentials) -> Resul
 }
 
 /// Most steps of one call.
-pub fn most_steps() -> u64 {
-    SEMOPM.get()
+pub fn most_steps(ipc: &Arc<Space>) -> u64 {
+    ipc.limits.semopm.get()
 }
 
 /// `semop`: does all steps, and waits until that is possible.
@@ -311,8 +323,10 @@ pub async fn operate(
     steps: Vec<SemaphoreOperation>,
     deadline_ns: Option<u64>,
 ) -> Result<(), Errno> {
+    let namespaces = caller.namespaces();
+    let ipc = &namespaces.ipc;
     let credentials = caller.credentials();
-    let set = find(id)?;
+    let set = find(ipc, id)?;
     let undo = steps.iter().any(|step| has(step, SEM_UNDO)).then(|| caller.undo.list());
     let operation =
         Operation { steps, process: caller.process.pid, undo: undo.as_ref().map(|list| list.id) };
@@ -420,11 +434,12 @@ pub(super) fn settle(set: &Set, list: u64, process: Pid) {
 /// # Errors
 /// `EINVAL`, `EACCES`.
 pub fn status(
+    ipc: &Arc<Space>,
     id: i32,
     named: Named,
     credentials: &Credentials,
 ) -> Result<(u64, SemaphoreStatus), Errno> {
-    let sets = SETS.lock();
+    let sets = ipc.sets.lock();
     let (own, set) = match named {
         Named::Number => (id, sets.table.get(id)?),
         Named::Index | Named::AnyIndex => sets.table.at(id)?,
@@ -441,8 +456,8 @@ pub fn status(
 ///
 /// # Errors
 /// `EINVAL`, `EPERM`.
-pub fn set(id: i32, to: &IpcPermission, credentials: &Credentials) -> Result<(), Errno> {
-    let set = find(id)?;
+pub fn set(ipc: &Arc<Space>, id: i32, to: &IpcPermission, credentials: &Credentials) -> Result<(), Errno> {
+    let set = find(ipc, id)?;
     let mut state = set.lock()?;
     state.permission.check_owner(credentials)?;
     state.permission.set(to)?;
@@ -454,9 +469,9 @@ pub fn set(id: i32, to: &IpcPermission, credentials: &Credentials) -> Result<(),
 ///
 /// # Errors
 /// `EINVAL`, `EPERM`.
-pub fn remove(id: i32, credentials: &Credentials) -> Result<(), Errno> {
+pub fn remove(ipc: &Arc<Space>, id: i32, credentials: &Credentials) -> Result<(), Errno> {
     let mut woken = Woken::default();
-    let mut sets = SETS.lock();
+    let mut sets = ipc.sets.lock();
     let set = sets.table.get(id)?;
     let mut state = set.lock()?;
     state.permission.check_owner(credentials)?;
@@ -491,8 +506,8 @@ pub enum Asked {
 ///
 /// # Errors
 /// `EINVAL`, `EACCES`, `EIDRM`.
-pub fn ask(id: i32, index: i32, asked: Asked, credentials: &Credentials) -> Result<u64, Errno> {
-    let set = find(id)?;
+pub fn ask(ipc: &Arc<Space>, id: i32, index: i32, asked: Asked, credentials: &Credentials) -> Result<u64, Errno> {
+    let set = find(ipc, id)?;
     let state = set.lock()?;
     state.permission.check(Wanted::READ, credentials)?;
     let index = usize::try_from(index).map_err(|_| Errno::EINVAL)?;
@@ -509,8 +524,8 @@ pub fn ask(id: i32, index: i32, asked: Asked, credentials: &Credentials) -> Resu
 ///
 /// # Errors
 /// `EINVAL`, `EACCES`, `EIDRM`, `ENOMEM`.
-pub fn values(id: i32, credentials: &Credentials) -> Result<Vec<u16>, Errno> {
-    let set = find(id)?;
+pub fn values(ipc: &Arc<Space>, id: i32, credentials: &Credentials) -> Result<Vec<u16>, Errno> {
+    let set = find(ipc, id)?;
     let state = set.lock()?;
     state.permission.check(Wanted::READ, credentials)?;
     let mut values = filled(state.semaphores.len(), 0_u16)?;
@@ -524,8 +539,8 @@ pub fn values(id: i32, credentials: &Credentials) -> Result<Vec<u16>, Errno> {
 ///
 /// # Errors
 /// `EINVAL`, `EACCES`, `EIDRM`.
-pub fn writable_count(id: i32, credentials: &Credentials) -> Result<usize, Errno> {
-    let set = find(id)?;
+pub fn writable_count(ipc: &Arc<Space>, id: i32, credentials: &Credentials) -> Result<usize, Errno> {
+    let set = find(ipc, id)?;
     let state = set.lock()?;
     state.permission.check(Wanted::WRITE, credentials)?;
     Ok(state.semaphores.len())
@@ -536,6 +551,7 @@ pub fn writable_count(id: i32, credentials: &Credentials) -> Result<usize, Errno
 /// # Errors
 /// `EINVAL`, `EACCES`, `EIDRM`, `ERANGE`.
 pub fn set_values(
+    ipc: &Arc<Space>,
     id: i32,
     values: &[u16],
     process: Pid,
@@ -544,7 +560,7 @@ pub fn set_values(
     if values.iter().any(|value| i32::from(*value) > SEMVMX) {
         return Err(Errno::ERANGE);
     }
-    let set = find(id)?;
+    let set = find(ipc, id)?;
     let mut woken = Woken::default();
     {
         let mut state = set.lock()?;
@@ -565,6 +581,7 @@ pub fn set_values(
 /// # Errors
 /// `ERANGE`, `EINVAL`, `EACCES`, `EIDRM`.
 pub fn set_value(
+    ipc: &Arc<Space>,
     id: i32,
     index: i32,
     value: i32,
@@ -574,7 +591,7 @@ pub fn set_value(
     if !(0..=SEMVMX).contains(&value) {
         return Err(Errno::ERANGE);
     }
-    let set = find(id)?;
+    let set = find(ipc, id)?;
     let mut woken = Woken::default();
     {
         let mut state = set.lock()?;
@@ -595,16 +612,16 @@ pub fn set_value(
 }
 
 /// `IPC_INFO` and `SEM_INFO`: the highest index, and the limits or what is in use.
-pub fn limits(is_usage: bool) -> (u64, SemaphoreLimits) {
-    let sets = SETS.lock();
-    let most = as_int(SEMMNS.get());
+pub fn limits(ipc: &Arc<Space>, is_usage: bool) -> (u64, SemaphoreLimits) {
+    let sets = ipc.sets.lock();
+    let most = as_int(ipc.limits.semmns.get());
     let limits = SemaphoreLimits {
         map: most,
-        sets: as_int(SEMMNI.get()),
+        sets: as_int(ipc.limits.semmni.get()),
         semaphores: most,
         undo_structures: most,
-        per_set: as_int(SEMMSL.get()),
-        operations: as_int(SEMOPM.get()),
+        per_set: as_int(ipc.limits.semmsl.get()),
+        operations: as_int(ipc.limits.semopm.get()),
         undo_entries: 500,
         undo_size: if is_usage { as_int(sets.table.count() as u64) } else { 20 },
         value: SEMVMX,
@@ -614,17 +631,17 @@ pub fn limits(is_usage: bool) -> (u64, SemaphoreLimits) {
 }
 
 /// Every set with its number, for `/proc/sysvipc/sem`.
-pub fn list() -> Vec<(i32, SemaphoreStatus)> {
-    let sets = SETS.lock();
+pub fn list(ipc: &Arc<Space>) -> Vec<(i32, SemaphoreStatus)> {
+    let sets = ipc.sets.lock();
     sets.table.iter().map(|(id, set)| (id, set.status(&set.state.lock()))).collect()
 }
 
 /// `/proc/sys/kernel/sem_next_id`
-pub fn wanted() -> i32 {
-    SETS.lock().table.wanted()
+pub fn wanted(ipc: &Arc<Space>) -> i32 {
+    ipc.sets.lock().table.wanted()
 }
 
 /// Sets it.
-pub fn set_wanted(id: i32) {
-    SETS.lock().table.set_wanted(id);
+pub fn set_wanted(ipc: &Arc<Space>, id: i32) {
+    ipc.sets.lock().table.set_wanted(id);
 }

@@ -5,7 +5,7 @@
 //! when they are touched.
 
 use alloc::format;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use abi::Errno;
@@ -14,9 +14,10 @@ use abi::memory::Protection;
 use base::memory::{Frame, reserve};
 use base::sync::{Mutex, rank};
 
-use super::limits::{SHMALL, SHMMAX, SHMMNI, as_int};
+use super::limits::as_int;
 use super::now_s;
 use super::permission::{Permission, Wanted};
+use super::space::Space;
 use super::table::Table;
 use crate::memory::{
     AddressSpace, AreaFlags, Attach, Attachment, Backing, MapRequest, Object, PAGE, PageSource,
@@ -26,10 +27,8 @@ use crate::process::Resource;
 use crate::process::credentials::{Capability, Credentials};
 use crate::process::{Limits, Pid};
 
-static SEGMENTS: Mutex<Segments> =
-    Mutex::new(&rank::IPC_TABLE, Segments { table: Table::new(), pages: 0 });
-
-struct Segments {
+/// The segments of one namespace.
+pub struct Segments {
     table: Table<Segment>,
     /// Pages of all segments, touched or not.
     pages: u64,
@@ -38,6 +37,8 @@ struct Segments {
 /// A segment.
 struct Segment {
     id: i32,
+    /// Where it is found; it may live on in an address space when that has ended.
+    space: Weak<Space>,
     /// Bytes, as asked for.
     size: u64,
     store: Arc<SharedStore>,
@@ -76,7 +77,18 @@ impl Segment {
     }
 }
 
+impl Default for Segments {
+    fn default() -> Segments {
+        Segments::new()
+    }
+}
+
 impl Segments {
+    /// None.
+    pub const fn new() -> Segments {
+        Segments { table: Table::new(), pages: 0 }
+    }
+
     /// Takes a segment out that nobody is attached to.
     fn destroy(&mut self, segment: &Segment, key: i32) -> Option<Arc<Segment>> {
         self.pages -= segment.pages();
@@ -93,7 +105,8 @@ impl Attach for Segment {
     }
 
     fn detach(&self, process: i32) {
-        let mut segments = SEGMENTS.lock();
+        let space = self.space.upgrade();
+        let mut segments = space.as_ref().map(|space| space.segments.lock());
         let mut state = self.state.lock();
         state.attachments = state.attachments.saturating_sub(1);
         state.detached_s = now_s();
@@ -101,7 +114,10 @@ impl Attach for Segment {
         let is_over = state.attachments == 0 && state.permission.mode & SHM_DEST != 0;
         let key = state.permission.key;
         drop(state);
-        let removed = if is_over { segments.destroy(self, key) } else { None };
+        let removed = match &mut segments {
+            Some(segments) if is_over => segments.destroy(self, key),
+            _ => None,
+        };
         drop(segments);
         drop(removed);
     }
@@ -143,13 +159,14 @@ impl PageSource for Segment {
 /// `ENOENT`, `EEXIST`, `EACCES`, `EINVAL` for a size that is too large, `ENOSPC`, `ENOMEM`; `EPERM` for
 /// huge pages without the right to them.
 pub fn get(
+    ipc: &Arc<Space>,
     key: i32,
     size: u64,
     flags: u32,
     process: Pid,
     credentials: &Credentials,
 ) -> Result<i32, Errno> {
-    let mut segments = SEGMENTS.lock();
+    let mut segments = ipc.segments.lock();
     if let Some((id, segment)) = segments.table.look_up(key, flags)? {
         if segment.size < size {
             return Err(Errno::EINVAL);
@@ -157,12 +174,12 @@ pub fn get(
         segment.state.lock().permission.check(Wanted::of_flags(flags), credentials)?;
         return Ok(id);
     }
-    if size < 1 || size > SHMMAX.get() {
+    if size < 1 || size > ipc.limits.shmmax.get() {
         return Err(Errno::EINVAL);
     }
     let pages = size.div_ceil(PAGE);
     let is_too_much =
-        segments.pages.checked_add(pages).is_none_or(|together| together > SHMALL.get());
+        segments.pages.checked_add(pages).is_none_or(|together| together > ipc.limits.shmall.get());
     if pages.checked_mul(PAGE).is_none() || is_too_much {
         return Err(Errno::ENOSPC);
     }
@@ -177,9 +194,10 @@ pub fn get(
     if flags & SHM_NORESERVE == 0 && pages > reserve::most() {
         return Err(Errno::ENOMEM);
     }
-    let most = usize::try_from(SHMMNI.get()).unwrap_or(usize::MAX);
+    let most = usize::try_from(ipc.limits.shmmni.get()).unwrap_or(usize::MAX);
     let id = segments.table.add(key, most, |id| Segment {
         id,
+        space: Arc::downgrade(ipc),
         size,
         store: SharedStore::new(pages * PAGE),
         state: Mutex::new(
@@ -206,6 +224,7 @@ pub fn get(
 /// `EINVAL` when there is no such segment, the address is not aligned or something is there; `EACCES`;
 /// `ENOMEM`.
 pub fn attach(
+    ipc: &Arc<Space>,
     space: &AddressSpace,
     id: i32,
     address: u64,
@@ -241,7 +260,7 @@ pub fn attach(
     let owner = space.owner();
     let (segment, attachment, key) = {
         // The attachment keeps the segment from being destroyed, so it is counted under the lock.
-        let segments = SEGMENTS.lock();
+        let segments = ipc.segments.lock();
         let segment = segments.table.get(id)?;
         let state = segment.state.lock();
         state.permission.check(wanted, credentials)?;
@@ -297,11 +316,12 @@ pub enum Named {
 /// # Errors
 /// `EINVAL`, `EACCES`.
 pub fn status(
+    ipc: &Arc<Space>,
     id: i32,
     named: Named,
     credentials: &Credentials,
 ) -> Result<(u64, SegmentStatus), Errno> {
-    let segments = SEGMENTS.lock();
+    let segments = ipc.segments.lock();
     let (own, segment) = match named {
         Named::Number => (id, segments.table.get(id)?),
         Named::Index | Named::AnyIndex => segments.table.at(id)?,
@@ -318,8 +338,8 @@ pub fn status(
 ///
 /// # Errors
 /// `EINVAL`, `EPERM`.
-pub fn set(id: i32, to: &IpcPermission, credentials: &Credentials) -> Result<(), Errno> {
-    let segment = SEGMENTS.lock().table.get(id)?;
+pub fn set(ipc: &Arc<Space>, id: i32, to: &IpcPermission, credentials: &Credentials) -> Result<(), Errno> {
+    let segment = ipc.segments.lock().table.get(id)?;
     let mut state = segment.state.lock();
     state.permission.check_owner(credentials)?;
     state.permission.set(to)?;
@@ -331,8 +351,8 @@ pub fn set(id: i32, to: &IpcPermission, credentials: &Credentials) -> Result<(),
 ///
 /// # Errors
 /// `EINVAL`, `EPERM`.
-pub fn remove(id: i32, credentials: &Credentials) -> Result<(), Errno> {
-    let mut segments = SEGMENTS.lock();
+pub fn remove(ipc: &Arc<Space>, id: i32, credentials: &Credentials) -> Result<(), Errno> {
+    let mut segments = ipc.segments.lock();
     let segment = segments.table.get(id)?;
     let mut state = segment.state.lock();
     state.permission.check_owner(credentials)?;
@@ -356,12 +376,13 @@ pub fn remove(id: i32, credentials: &Credentials) -> Result<(), Errno> {
 /// # Errors
 /// `EINVAL`; `EPERM` without the right to lock; `ENOMEM` beyond the limit.
 pub fn lock(
+    ipc: &Arc<Space>,
     id: i32,
     is_locked: bool,
     limits: &Limits,
     credentials: &Credentials,
 ) -> Result<(), Errno> {
-    let segments = SEGMENTS.lock();
+    let segments = ipc.segments.lock();
     let segment = segments.table.get(id)?;
     let user = credentials.user.effective;
     let is_privileged = credentials.is_capable(Capability::LockMemory);
@@ -393,21 +414,21 @@ pub fn lock(
 }
 
 /// `IPC_INFO`: the highest index and the limits.
-pub fn limits() -> (u64, SegmentLimits) {
+pub fn limits(ipc: &Arc<Space>) -> (u64, SegmentLimits) {
     let limits = SegmentLimits {
-        largest: SHMMAX.get(),
+        largest: ipc.limits.shmmax.get(),
         smallest: 1,
-        segments: SHMMNI.get(),
-        per_process: SHMMNI.get(),
-        pages: SHMALL.get(),
+        segments: ipc.limits.shmmni.get(),
+        per_process: ipc.limits.shmmni.get(),
+        pages: ipc.limits.shmall.get(),
         unused: [0; 4],
     };
-    (SEGMENTS.lock().table.highest(), limits)
+    (ipc.segments.lock().table.highest(), limits)
 }
 
 /// `SHM_INFO`: the highest index and what is in use.
-pub fn usage() -> (u64, SegmentUsage) {
-    let segments = SEGMENTS.lock();
+pub fn usage(ipc: &Arc<Space>) -> (u64, SegmentUsage) {
+    let segments = ipc.segments.lock();
     let stores: Vec<Arc<SharedStore>> =
         segments.table.iter().map(|(_, segment)| segment.store.clone()).collect();
     let (highest, pages) = (segments.table.highest(), segments.pages);
@@ -423,8 +444,8 @@ pub fn usage() -> (u64, SegmentUsage) {
 }
 
 /// Every segment with its number and its pages in memory, for `/proc/sysvipc/shm`.
-pub fn list() -> Vec<(i32, SegmentStatus, u64)> {
-    let segments = SEGMENTS.lock();
+pub fn list(ipc: &Arc<Space>) -> Vec<(i32, SegmentStatus, u64)> {
+    let segments = ipc.segments.lock();
     let found: Vec<_> = segments
         .table
         .iter()
@@ -435,11 +456,11 @@ pub fn list() -> Vec<(i32, SegmentStatus, u64)> {
 }
 
 /// `/proc/sys/kernel/shm_next_id`
-pub fn wanted() -> i32 {
-    SEGMENTS.lock().table.wanted()
+pub fn wanted(ipc: &Arc<Space>) -> i32 {
+    ipc.segments.lock().table.wanted()
 }
 
 /// Sets it.
-pub fn set_wanted(id: i32) {
-    SEGMENTS.lock().table.set_wanted(id);
+pub fn set_wanted(ipc: &Arc<Space>, id: i32) {
+    ipc.segments.lock().table.set_wanted(id);
 }

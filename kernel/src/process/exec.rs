@@ -14,7 +14,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use abi::Errno;
+use abi::fs::fanotify::FileEvents;
 use abi::fs::mount::MS_NOSUID;
+use abi::fs::notify::Events;
 use abi::fs::{AT_FDCWD, AtFlags, S_ISGID, S_ISUID};
 use abi::signal::Signal;
 use base::memory::Frame;
@@ -23,13 +25,13 @@ use base::user::{self, UserContext};
 use fs::file::WriteDenial;
 use fs::metadata::{InodeId, Wanted};
 use fs::walk::{Lookup, resolve};
-use fs::{Location, NodeKind, pending};
+use fs::{Location, NodeKind, notify, pending};
 use hal::UserContext as _;
 
 use super::credentials::{Credentials, SetIds};
 use super::file_table::Closed;
 use super::thread::Thread;
-use super::{exit, table, tracing};
+use super::{exit, questions, table, tracing};
 use crate::call::{Call, SysResult};
 use crate::memory::{
     self, AddressSpace, FileSource, LimitValues, LoadRequest, PageSource, ProgramFile,
@@ -128,6 +130,29 @@ impl Finder<'_> {
         resolve(lookup, path, follow)
     }
 
+    /// Asks those who want to decide what may be executed. A file that may not be anyway is not asked about.
+    async fn ask(&self, location: &Location) -> Result<(), Errno> {
+        let events = FileEvents::OPEN_EXEC_PERM | FileEvents::OPEN_PERM;
+        match fs::open::check_executable(location, &self.thread.identity()) {
+            Ok(()) => questions::ask(self.thread, location, events).await,
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Tells those who watch the files that they were opened, read and closed. Files of a program that could not be
+    /// loaded are told of by nobody.
+    fn tell_opened(&self) {
+        if !notify::is_anybody_listening() {
+            return;
+        }
+        let files = self.state.lock().files.clone();
+        for (_, location) in &files {
+            for events in [Events::OPEN | Events::OPEN_EXEC, Events::ACCESS, Events::CLOSE_NOWRITE] {
+                notify::event_at(location, events);
+            }
+        }
+    }
+
     /// Checks that the file may be executed and opens it for that.
     fn admit(&self, location: Location) -> Result<ProgramFile, Errno> {
         let identity = self.thread.identity();
@@ -189,7 +214,9 @@ fn set_ids(location: &Location) -> SetIds {
 
 impl ProgramLookup for Finder<'_> {
     async fn open(&self, path: &[u8]) -> Result<ProgramFile, Errno> {
-        self.admit(self.resolve(path, None, true)?)
+        let location = self.resolve(path, None, true)?;
+        self.ask(&location).await?;
+        self.admit(location)
     }
 
     fn identity(&self, file: &ProgramFile) -> memory::Identity {
@@ -272,6 +299,7 @@ async fn execute(
     let alone = directory_context.begin_execution(own);
     let finder = Finder::new(thread, alone.is_some() && !tracing::is_by_lesser(thread));
     let (location, shown) = find(&finder, call, directory, &path, flags)?;
+    finder.ask(&location).await?;
     let file = finder.admit(location)?;
 
     let user_memory = call.user();
@@ -296,6 +324,7 @@ async fn execute(
         is_to_post: posted::is_for_all(),
     };
     let program = memory::load_program(request, &finder).await?;
+    finder.tell_opened();
 
     let decision = finder.decision().ok_or(Errno::ENOEXEC)?;
     program.space.set_dumpable(finder.is_dumpable(&decision.credentials));

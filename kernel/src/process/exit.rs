@@ -19,6 +19,8 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::future::{Future as _, poll_fn};
+use core::pin::pin;
 use core::sync::atomic::Ordering;
 
 use abi::signal::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SIG_IGN, Signal};
@@ -34,6 +36,7 @@ use crate::memory::{AddressSpace, USER_END, UserMemory};
 use crate::posted;
 use crate::signal::{self, SignalInfo};
 use base::task;
+use fs::notify::acting;
 
 /// Wait status of an exit code.
 pub const fn exit_status(code: i32) -> u32 {
@@ -48,7 +51,10 @@ pub async fn finish_thread(thread: Arc<Thread>) {
     let files = thread.files();
     // One is the thread's own, one is ours.
     if Arc::strong_count(&files) <= 2 {
-        close_in_turns(&files, Closed::All).await;
+        let mut close = pin!(close_in_turns(&files, Closed::All));
+        let (process, tid) = (thread.process.pid.0, thread.tid().0);
+        // Who listens is told who closed them.
+        poll_fn(|context| acting(process, tid, || close.as_mut().poll(context))).await;
     }
     drop(files);
     leave(&thread);

@@ -109,6 +109,10 @@ pub async fn clone_thread(
     request.check(&parent.process)?;
     if request.has(CLONE_NAMESPACES) {
         namespace::check_new(parent, request.flags)?;
+        // What is to be given back belongs to semaphores of one namespace.
+        if request.has(CLONE_NEWIPC) && request.has(CLONE_SYSVSEM) {
+            return Err(Errno::EINVAL);
+        }
     }
     if request.has(CLONE_SETTLS) && request.tls >= USER_END {
         return Err(Errno::EPERM);

@@ -8,7 +8,7 @@
 //! access          who may look into whom
 //! first, fork, exec   how they begin            exit, wait                      how they end
 //! accounting      the record of those that ended
-//! session         groups, sessions, terminals
+//! session         groups, sessions, terminals   questions     who is asked before files are opened
 //! procfs          what /proc says about them
 //! ```
 //!
@@ -48,6 +48,7 @@ pub mod pidfd;
 #[expect(clippy::module_inception, reason = "it holds the type `Process`")]
 pub mod process;
 pub mod procfs;
+pub mod questions;
 pub mod rseq;
 pub mod schedule;
 pub mod seccomp;

@@ -1,7 +1,7 @@
 //! Namespaces: what a thread sees of names that others may see otherwise.
 //!
-//! There may be several of two kinds: host names (`uts`) and trees of mounts (`mnt`). Of the other kinds there is one
-//! each, which every thread is in. A thread holds both in one shared object, as it holds its credentials; a
+//! There may be several of three kinds: host names (`uts`), IPC (`ipc`) and trees of mounts (`mnt`). Of the other kinds there is one
+//! each, which every thread is in. A thread holds them in one shared object, as it holds its credentials; a
 //! namespace ends with its last holder, which may be a file (`/proc/PID/ns/…`).
 
 use alloc::sync::Arc;
@@ -22,6 +22,8 @@ use super::directory::DirectoryContext;
 use super::system::ChangeableNames;
 use super::table;
 use super::thread::Thread;
+use crate::ipc::space::Space;
+use crate::ipc::undo;
 
 /// A kind of namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,6 +138,8 @@ impl Drop for MountSpace {
 pub struct Namespaces {
     /// Host names.
     pub names: Arc<HostNames>,
+    /// System V IPC and message queues.
+    pub ipc: Arc<Space>,
     mounts: Arc<MountSpace>,
 }
 
@@ -145,13 +149,15 @@ impl Namespaces {
         let names = HostNames::new(Kind::Names.first_number(), ChangeableNames::FIRST);
         let top = mount::root_of(root).mount;
         let number = Kind::Mounts.first_number();
-        Namespaces { names, mounts: MountSpace::new(number, top, false) }
+        let ipc = Space::first().clone();
+        Namespaces { names, ipc, mounts: MountSpace::new(number, top, false) }
     }
 
     /// The one of a kind.
     pub fn get(&self, kind: Kind) -> Namespace {
         match kind {
             Kind::Names => Namespace::Names(self.names.clone()),
+            Kind::Ipc => Namespace::Ipc(self.ipc.clone()),
             Kind::Mounts => Namespace::Mounts(self.mounts.clone()),
             other => Namespace::Only(other),
         }
@@ -165,6 +171,9 @@ impl Namespaces {
             let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
             let names = self.names.names.lock().clone();
             renewed.names = HostNames::new(number, names);
+        }
+        if flags & CLONE_NEWIPC != 0 {
+            renewed.ipc = Space::new(NEXT_NUMBER.fetch_add(1, Ordering::Relaxed));
         }
         if flags & CLONE_NEWNS != 0 {
             let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -190,12 +199,15 @@ fn moved(place: Location, pairs: &[(Arc<Mount>, Arc<Mount>)]) -> Location {
 /// Gives a thread new namespaces of the kinds in `flags`, copies of those that it has. For mounts its directories
 /// are its own.
 pub fn renew(thread: &Thread, flags: u64) {
+    if flags & CLONE_NEWIPC != 0 {
+        undo::leave(thread);
+    }
     let renewed = thread.namespaces().renewed(flags, &thread.directory());
     thread.set_namespaces(Arc::new(renewed));
 }
 
 /// The kinds of namespaces that can be made.
-pub const MADE: u64 = CLONE_NEWUTS | CLONE_NEWNS;
+pub const MADE: u64 = CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS;
 
 /// `EPERM` without the right to make namespaces of these kinds, `EINVAL` for kinds of which there is one each.
 pub fn check_new(thread: &Thread, flags: u64) -> Result<(), Errno> {
@@ -231,6 +243,8 @@ pub fn pivot_root(thread: &Thread, new: &Location, old: &Location) -> Result<(),
 pub enum Namespace {
     /// Of host names.
     Names(Arc<HostNames>),
+    /// Of System V IPC and message queues.
+    Ipc(Arc<Space>),
     /// Of mounts.
     Mounts(Arc<MountSpace>),
     /// The only one of its kind.
@@ -242,6 +256,7 @@ impl Namespace {
     pub fn kind(&self) -> Kind {
         match self {
             Namespace::Names(_) => Kind::Names,
+            Namespace::Ipc(_) => Kind::Ipc,
             Namespace::Mounts(_) => Kind::Mounts,
             Namespace::Only(kind) => *kind,
         }
@@ -251,6 +266,7 @@ impl Namespace {
     pub fn number(&self) -> u64 {
         match self {
             Namespace::Names(names) => names.number,
+            Namespace::Ipc(space) => space.number,
             Namespace::Mounts(mounts) => mounts.number,
             Namespace::Only(kind) => kind.first_number(),
         }
@@ -276,6 +292,11 @@ pub fn enter(thread: &Thread, namespace: &Namespace) -> Result<(), Errno> {
     let mut changed = (*thread.namespaces()).clone();
     match namespace {
         Namespace::Names(names) => changed.names = names.clone(),
+        Namespace::Ipc(space) => {
+            // What was taken from semaphores of the old one is given back.
+            undo::leave(thread);
+            changed.ipc = space.clone();
+        }
         Namespace::Mounts(mounts) => {
             let directory = thread.directory();
             if directory.is_shared() {

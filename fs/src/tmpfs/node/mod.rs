@@ -14,7 +14,7 @@ use crate::inode::{
 };
 use crate::mapped;
 use crate::metadata::{InodeId, Metadata, NodeKind, Permissions, Timestamp};
-use crate::notify;
+use crate::notify::{self, fanotify::Subject};
 use crate::pipe::Pipe;
 use abi::Errno;
 use abi::fs::{AllocateFlags, OpenFlags, RenameFlags, Seals};
@@ -235,7 +235,7 @@ impl Drop for Node {
         }
         let is_deleted = state.links == 0;
         self.shared.release_node();
-        notify::gone(self.id, is_deleted);
+        notify::gone(Subject { id: self.id, kind: self.kind }, is_deleted);
     }
 }
 

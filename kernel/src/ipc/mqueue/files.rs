@@ -1,6 +1,6 @@
 //! The file system of message queues: one directory, in which each file is a queue.
 //!
-//! There is one, whoever mounts it. `mq_open` finds names in it whether it is mounted or not. Reading a
+//! There is one in each namespace, whoever mounts it. `mq_open` finds names in it whether it is mounted or not. Reading a
 //! file gives a line that describes the queue; its messages are reached by calls of their own.
 
 use alloc::collections::BTreeMap;
@@ -14,7 +14,7 @@ use abi::Errno;
 use abi::fs::{OpenFlags, PollEvents};
 use base::heap::tree;
 use base::io::Sink;
-use base::sync::{Mutex, Once, rank};
+use base::sync::{Mutex, rank};
 use fs::file::{File, OpenFile, Transfer, seek_in};
 use fs::inode::{
     AttributeChange, DirectoryEntry, FileSystem, FileSystemStatistics, Inode, NewContent, NewNode,
@@ -26,8 +26,8 @@ use fs::poll::{PollTable, register};
 use fs::{Identity, Location};
 
 use super::queue::Queue;
-use super::{Account, count};
-use crate::ipc::limits;
+use super::Account;
+use crate::ipc::limits::Limits;
 use crate::process::credentials::{Capability, Credentials};
 
 /// Magic number of the file system, for `statfs`.
@@ -52,7 +52,7 @@ pub struct Attributes {
 }
 
 /// Who makes a queue, and how large.
-struct Maker {
+pub struct Maker {
     attributes: Option<Attributes>,
     user: u32,
     /// Bytes that the user's queues may take.
@@ -62,16 +62,27 @@ struct Maker {
 }
 
 impl Maker {
+    /// One who makes queues by `mq_open`. `limit` is the bytes that the user's queues may take.
+    pub fn new(attributes: Option<Attributes>, credentials: &Credentials, limit: u64) -> Maker {
+        Maker {
+            attributes,
+            user: credentials.user.real,
+            limit,
+            is_privileged: credentials.is_capable(Capability::Resource),
+        }
+    }
+
     /// Makes a queue.
-    fn make(&self) -> Result<Queue, Errno> {
-        if count() >= limits::MQ_QUEUES_MAX.get() && !self.is_privileged {
+    fn make(&self, limits: &Limits, count: &Arc<AtomicU64>) -> Result<Queue, Errno> {
+        let is_full = count.load(Ordering::Relaxed) >= limits.mq_queues_max.get();
+        if is_full && !self.is_privileged {
             return Err(Errno::ENOSPC);
         }
-        let (most_messages, most_bytes) = (limits::MQ_MSG_MAX.get(), limits::MQ_MSGSIZE_MAX.get());
+        let (most_messages, most_bytes) = (limits.mq_msg_max.get(), limits.mq_msgsize_max.get());
         let (messages, bytes) = match self.attributes {
             None => (
-                limits::MQ_MSG_DEFAULT.get().min(most_messages),
-                limits::MQ_MSGSIZE_DEFAULT.get().min(most_bytes),
+                limits.mq_msg_default.get().min(most_messages),
+                limits.mq_msgsize_default.get().min(most_bytes),
             ),
             Some(Attributes { messages, bytes }) => {
                 let positive = |value: i64| u64::try_from(value).ok().filter(|value| *value > 0);
@@ -88,7 +99,7 @@ impl Maker {
                 (messages, bytes)
             }
         };
-        let account = Account::open(self.user, messages, bytes, self.limit)?;
+        let account = Account::open(self.user, messages, bytes, self.limit, count)?;
         Ok(Queue::new(messages, bytes, account))
     }
 }
@@ -105,6 +116,9 @@ struct Root {
     born: Timestamp,
     state: Mutex<Names>,
     next_number: AtomicU64,
+    /// Those of the namespace, and how many queues it has.
+    limits: Arc<Limits>,
+    count: Arc<AtomicU64>,
     me: Weak<Root>,
 }
 
@@ -130,14 +144,16 @@ pub struct QueueFile {
     pub queue: Arc<Queue>,
 }
 
-/// The file system; the same for every mount.
-pub fn file_system() -> Arc<dyn FileSystem> {
-    instance().clone()
+/// The message queues of one namespace.
+pub struct Files {
+    file_system: Arc<QueueFs>,
+    /// A mount that nobody sees.
+    mount: Arc<Mount>,
 }
 
-fn instance() -> &'static Arc<QueueFs> {
-    static FILE_SYSTEM: Once<Arc<QueueFs>> = Once::new();
-    FILE_SYSTEM.call_once(|| {
+impl Files {
+    /// None, with these limits.
+    pub fn new(limits: Arc<Limits>) -> Files {
         let device = anonymous_device();
         let permissions = Permissions { mode: 0o1777, user: 0, group: 0 };
         let root = Arc::new_cyclic(|me| Root {
@@ -145,17 +161,24 @@ fn instance() -> &'static Arc<QueueFs> {
             born: Timestamp::now(),
             state: Mutex::new(&rank::INODE, Names { permissions, queues: BTreeMap::new() }),
             next_number: AtomicU64::new(2),
+            limits,
+            count: Arc::default(),
             me: me.clone(),
         });
-        Arc::new(QueueFs { device, root })
-    })
-}
+        let file_system = Arc::new(QueueFs { device, root });
+        let mount = Mount::detached(file_system.clone(), "mqueue", 0);
+        Files { file_system, mount }
+    }
 
-/// The directory, on a mount that nobody sees.
-pub fn directory() -> Location {
-    static MOUNT: Once<Arc<Mount>> = Once::new();
-    let mount = MOUNT.call_once(|| Mount::detached(file_system(), "mqueue", 0));
-    Location::root_of(mount)
+    /// The file system; the same for every mount.
+    pub fn file_system(&self) -> Arc<dyn FileSystem> {
+        self.file_system.clone()
+    }
+
+    /// The directory, on the mount that nobody sees.
+    pub fn directory(&self) -> Location {
+        Location::root_of(&self.mount)
+    }
 }
 
 /// The name that `mq_open` and `mq_unlink` take.
@@ -172,57 +195,51 @@ pub fn check_name(name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// `mq_open`: the queue of a name, made if the flags say so. `attributes` are those of a new one, `limit`
-/// the bytes that the queues of the caller may take.
-///
-/// # Errors
-/// Those of `mq_open`.
-pub fn open(
-    name: &[u8],
-    flags: OpenFlags,
-    mode: u32,
-    attributes: Option<Attributes>,
-    identity: &Identity,
-    credentials: &Credentials,
-    limit: u64,
-) -> Result<Arc<OpenFile>, Errno> {
-    check_name(name)?;
-    let at = directory();
-    let root = &instance().root;
-    let inode: Arc<dyn Inode> = loop {
-        if let Ok(found) = root.lookup(name) {
-            if flags.contains(OpenFlags::CREAT | OpenFlags::EXCL) {
-                return Err(Errno::EEXIST);
+impl Files {
+    /// `mq_open`: the queue of a name, made by `maker` if the flags say so.
+    ///
+    /// # Errors
+    /// Those of `mq_open`.
+    pub fn open(
+        &self,
+        name: &[u8],
+        flags: OpenFlags,
+        mode: u32,
+        maker: &Maker,
+        identity: &Identity,
+    ) -> Result<Arc<OpenFile>, Errno> {
+        check_name(name)?;
+        let at = self.directory();
+        let root = &self.file_system.root;
+        let inode: Arc<dyn Inode> = loop {
+            if let Ok(found) = root.lookup(name) {
+                if flags.contains(OpenFlags::CREAT | OpenFlags::EXCL) {
+                    return Err(Errno::EEXIST);
+                }
+                let wanted = match flags.bits() & OpenFlags::ACCESS_MODE {
+                    0 => fs::metadata::Wanted::READ,
+                    1 => fs::metadata::Wanted::WRITE,
+                    2 => fs::metadata::Wanted::READ.and(fs::metadata::Wanted::WRITE),
+                    _ => return Err(Errno::EINVAL),
+                };
+                fs::tree::check(&found, identity, wanted)?;
+                break found;
             }
-            let wanted = match flags.bits() & OpenFlags::ACCESS_MODE {
-                0 => fs::metadata::Wanted::READ,
-                1 => fs::metadata::Wanted::WRITE,
-                2 => fs::metadata::Wanted::READ.and(fs::metadata::Wanted::WRITE),
-                _ => return Err(Errno::EINVAL),
-            };
-            fs::tree::check(&found, identity, wanted)?;
-            break found;
-        }
-        if !flags.contains(OpenFlags::CREAT) {
-            return Err(Errno::ENOENT);
-        }
-        let wanted = fs::metadata::Wanted::WRITE.and(fs::metadata::Wanted::EXECUTE);
-        fs::tree::check(&at.inode, identity, wanted)?;
-        let maker = Maker {
-            attributes,
-            user: credentials.user.real,
-            limit,
-            is_privileged: credentials.is_capable(Capability::Resource),
+            if !flags.contains(OpenFlags::CREAT) {
+                return Err(Errno::ENOENT);
+            }
+            let wanted = fs::metadata::Wanted::WRITE.and(fs::metadata::Wanted::EXECUTE);
+            fs::tree::check(&at.inode, identity, wanted)?;
+            let permissions = Permissions { mode, user: identity.user, group: identity.group };
+            match root.add(name, permissions, maker) {
+                // Somebody else was faster: look again.
+                Err(Errno::EEXIST) => {}
+                result => break result?,
+            }
         };
-        let permissions = Permissions { mode, user: identity.user, group: identity.group };
-        match root.add(name, permissions, &maker) {
-            // Somebody else was faster: look again.
-            Err(Errno::EEXIST) => {}
-            result => break result?,
-        }
-    };
-    let file = inode.open(flags, identity)?.ok_or(Errno::ENXIO)?;
-    OpenFile::new(file, Location { mount: at.mount, inode }, flags)
+        let file = inode.open(flags, identity)?.ok_or(Errno::ENXIO)?;
+        OpenFile::new(file, Location { mount: at.mount, inode }, flags)
+    }
 }
 
 impl Root {
@@ -232,7 +249,7 @@ impl Root {
         permissions: Permissions,
         maker: &Maker,
     ) -> Result<Arc<QueueInode>, Errno> {
-        let queue = Arc::new(maker.make()?);
+        let queue = Arc::new(maker.make(&self.limits, &self.count)?);
         let mut names = self.state.lock();
         if names.queues.contains_key(name) {
             drop(names);

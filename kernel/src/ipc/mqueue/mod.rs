@@ -7,10 +7,11 @@
 mod files;
 mod queue;
 
-pub use files::{Attributes, QueueFile, check_name, directory, file_system, open};
+pub use files::{Attributes, Files, Maker, QueueFile, check_name};
 pub use queue::{MOST_PRIORITY, Message, Notification, Queue};
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::Errno;
@@ -20,8 +21,6 @@ use base::sync::{Mutex, rank};
 /// What one message and one priority take besides the text, in the account of a user.
 const MESSAGE_COST: u64 = 48;
 const PRIORITY_COST: u64 = 48;
-/// Queues that there are.
-static COUNT: AtomicU64 = AtomicU64::new(0);
 /// Bytes of the queues of each user.
 static USED: Mutex<BTreeMap<u32, u64>> = Mutex::new(&rank::IPC_TABLE, BTreeMap::new());
 
@@ -29,6 +28,8 @@ static USED: Mutex<BTreeMap<u32, u64>> = Mutex::new(&rank::IPC_TABLE, BTreeMap::
 struct Account {
     user: u32,
     bytes: u64,
+    /// Queues of the namespace.
+    count: Arc<AtomicU64>,
 }
 
 impl Account {
@@ -36,7 +37,13 @@ impl Account {
     ///
     /// # Errors
     /// `EMFILE` when the user's queues take more than `limit`; `EOVERFLOW`.
-    fn open(user: u32, messages: u64, size: u64, limit: u64) -> Result<Account, Errno> {
+    fn open(
+        user: u32,
+        messages: u64,
+        size: u64,
+        limit: u64,
+        count: &Arc<AtomicU64>,
+    ) -> Result<Account, Errno> {
         let headers =
             messages * MESSAGE_COST + messages.min(u64::from(MOST_PRIORITY)) * PRIORITY_COST;
         let bytes = messages.checked_mul(size).and_then(|bytes| bytes.checked_add(headers));
@@ -47,8 +54,8 @@ impl Account {
             return Err(Errno::EMFILE);
         }
         *own += bytes;
-        COUNT.fetch_add(1, Ordering::Relaxed);
-        Ok(Account { user, bytes })
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok(Account { user, bytes, count: count.clone() })
     }
 }
 
@@ -61,11 +68,6 @@ impl Drop for Account {
                 used.remove(&self.user);
             }
         }
-        COUNT.fetch_sub(1, Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Queues that there are.
-fn count() -> u64 {
-    COUNT.load(Ordering::Relaxed)
 }

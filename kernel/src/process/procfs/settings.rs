@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use abi::Errno;
 use abi::process::NAME_LENGTH;
 use base::sync::{Mutex, rank};
-use fs::notify::LIMITS;
+use fs::notify::{LIMITS, fanotify};
 use fs::protected;
 use fs::pseudo::{Content, Entry};
 use fs::remote::dirty;
@@ -245,6 +245,7 @@ const FILES: &[(&str, MakeEntry)] = &[
     ("dentry-state", |number| fact(number, || b"0\t0\t45\t0\t0\t0".to_vec())),
     kept!("dir-notify-enable", 1, 0, 1),
     ("epoll", |number| directory(number, 18, &[kept!("max_user_watches", 200_000, 0, i64::MAX)])),
+    ("fanotify", |number| directory(number, 20, FANOTIFY)),
     ("file-max", |number| value(number, i64::MAX.unsigned_abs())),
     ("file-nr", |number| {
         fact(number, || {
@@ -277,6 +278,12 @@ const FILES: &[(&str, MakeEntry)] = &[
     ("protected_regular", |number| limit(number, &protected::REGULAR, 0, 2)),
     ("protected_symlinks", |number| limit(number, &protected::SYMLINKS, 0, 1)),
     kept!("suid_dumpable", 0, 0, 2),
+];
+
+const FANOTIFY: &[(&str, MakeEntry)] = &[
+    ("max_queued_events", |number| limit(number, &fanotify::LIMITS.queued_events, 0, INT)),
+    ("max_user_groups", |number| limit(number, &fanotify::LIMITS.groups, 0, INT)),
+    ("max_user_marks", |number| limit(number, &fanotify::LIMITS.marks, 0, INT)),
 ];
 
 const INOTIFY: &[(&str, MakeEntry)] = &[
@@ -411,8 +418,8 @@ const HELPERS: &[(&str, MakeEntry)] =
 /// Most namespaces, and others of which a user may have so many; what is not named has no limit.
 const USERS: &[(&str, MakeEntry)] = &[
     kept!("max_cgroup_namespaces", 15_000, 0, INT),
-    kept!("max_fanotify_groups", 128, 0, INT),
-    kept!("max_fanotify_marks", 8192, 0, INT),
+    ("max_fanotify_groups", |number| limit(number, &fanotify::LIMITS.groups, 0, INT)),
+    ("max_fanotify_marks", |number| limit(number, &fanotify::LIMITS.marks, 0, INT)),
     ("max_inotify_instances", |number| limit(number, &LIMITS.instances, 0, INT)),
     ("max_inotify_watches", |number| limit(number, &LIMITS.watches, 0, INT)),
     kept!("max_ipc_namespaces", 15_000, 0, INT),

@@ -10,7 +10,8 @@ use fs::pseudo::{Content, Entry};
 
 use super::directory::{Fixed, MakeEntry};
 use super::{Text, put};
-use crate::ipc::limits::{self, Setting};
+use crate::ipc::limits::{Limits, Setting};
+use crate::ipc::space::Space;
 use crate::ipc::{message, semaphore, shared_memory};
 use crate::memory::PAGE;
 
@@ -18,9 +19,9 @@ use crate::memory::PAGE;
 const FIRST: u64 = 0x60;
 
 const NAMES: &[(&str, MakeEntry)] = &[
-    ("msg", |number| Entry::file(number, Arc::new(queues))),
-    ("sem", |number| Entry::file(number, Arc::new(sets))),
-    ("shm", |number| Entry::file(number, Arc::new(segments))),
+    ("msg", |number| Entry::file(number, Arc::new(Objects(queues)))),
+    ("sem", |number| Entry::file(number, Arc::new(Objects(sets)))),
+    ("shm", |number| Entry::file(number, Arc::new(Objects(segments)))),
 ];
 
 /// `/proc/sysvipc`
@@ -28,14 +29,23 @@ pub(super) fn directory(number: u64) -> Entry {
     Entry::directory(number, Arc::new(Fixed { first_number: number + FIRST, names: NAMES }))
 }
 
-fn segments() -> Result<Vec<u8>, Errno> {
+/// The objects of one kind in the namespace of whoever reads.
+struct Objects(fn(&Arc<Space>) -> Result<Vec<u8>, Errno>);
+
+impl Content for Objects {
+    fn generate(&self, reader: &Identity) -> Result<Vec<u8>, Errno> {
+        (self.0)(&Space::of(reader))
+    }
+}
+
+fn segments(space: &Arc<Space>) -> Result<Vec<u8>, Errno> {
     let mut text = Text::default();
     put!(
         text,
         "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      \
          atime      dtime      ctime                   rss                  swap\n"
     );
-    for (id, it, resident) in shared_memory::list() {
+    for (id, it, resident) in shared_memory::list(space) {
         let owner = it.permission;
         put!(
             text,
@@ -64,13 +74,13 @@ fn segments() -> Result<Vec<u8>, Errno> {
     Ok(text.0)
 }
 
-fn sets() -> Result<Vec<u8>, Errno> {
+fn sets(space: &Arc<Space>) -> Result<Vec<u8>, Errno> {
     let mut text = Text::default();
     put!(
         text,
         "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n"
     );
-    for (id, it) in semaphore::list() {
+    for (id, it) in semaphore::list(space) {
         let owner = it.permission;
         put!(
             text,
@@ -89,14 +99,14 @@ fn sets() -> Result<Vec<u8>, Errno> {
     Ok(text.0)
 }
 
-fn queues() -> Result<Vec<u8>, Errno> {
+fn queues(space: &Arc<Space>) -> Result<Vec<u8>, Errno> {
     let mut text = Text::default();
     put!(
         text,
         "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      \
          stime      rtime      ctime\n"
     );
-    for (id, it) in message::list() {
+    for (id, it) in message::list(space) {
         let owner = it.permission;
         put!(
             text,
@@ -117,27 +127,32 @@ fn queues() -> Result<Vec<u8>, Errno> {
     Ok(text.0)
 }
 
-/// Settings that one file shows.
-struct Settings(Vec<&'static Setting>);
+/// A setting of a namespace.
+type Pick = fn(&Limits) -> &Setting;
+
+/// Settings that one file shows, those of the namespace of whoever reads or writes it.
+struct Settings(Vec<Pick>);
 
 impl Content for Settings {
-    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
+    fn generate(&self, reader: &Identity) -> Result<Vec<u8>, Errno> {
+        let space = Space::of(reader);
         let mut text = Text::default();
-        for (index, setting) in self.0.iter().enumerate() {
+        for (index, pick) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\t" };
-            put!(text, "{separator}{}", setting.get());
+            put!(text, "{separator}{}", pick(&space.limits).get());
         }
         put!(text, "\n");
         Ok(text.0)
     }
 
-    fn write(&self, _: &Identity, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(&self, writer: &Identity, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         if offset != 0 {
             return Ok(bytes.len());
         }
-        for (setting, word) in self.0.iter().zip(words(bytes)?) {
+        let space = Space::of(writer);
+        for (pick, word) in self.0.iter().zip(words(bytes)?) {
             let value = word.parse().map_err(|_| Errno::EINVAL)?;
-            if !setting.set(value) {
+            if !pick(&space.limits).set(value) {
                 return Err(Errno::EINVAL);
             }
         }
@@ -153,18 +168,18 @@ fn words(bytes: &[u8]) -> Result<impl Iterator<Item = &str>, Errno> {
 
 /// The number that the next object is to have.
 struct NextNumber {
-    get: fn() -> i32,
-    set: fn(i32),
+    get: fn(&Arc<Space>) -> i32,
+    set: fn(&Arc<Space>, i32),
 }
 
 impl Content for NextNumber {
-    fn generate(&self, _: &Identity) -> Result<Vec<u8>, Errno> {
+    fn generate(&self, reader: &Identity) -> Result<Vec<u8>, Errno> {
         let mut text = Text::default();
-        put!(text, "{}\n", (self.get)());
+        put!(text, "{}\n", (self.get)(&Space::of(reader)));
         Ok(text.0)
     }
 
-    fn write(&self, _: &Identity, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+    fn write(&self, writer: &Identity, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         if offset == 0
             && let Some(word) = words(bytes)?.next()
         {
@@ -172,55 +187,59 @@ impl Content for NextNumber {
             if id < 0 {
                 return Err(Errno::EINVAL);
             }
-            (self.set)(id);
+            (self.set)(&Space::of(writer), id);
         }
         Ok(bytes.len())
     }
 }
 
-fn settings(number: u64, settings: Vec<&'static Setting>) -> Entry {
+fn settings(number: u64, settings: Vec<Pick>) -> Entry {
     Entry::file(number, Arc::new(Settings(settings))).with_mode(0o644)
 }
 
-fn next_number(number: u64, get: fn() -> i32, set: fn(i32)) -> Entry {
+fn next_number(
+    number: u64,
+    get: fn(&Arc<Space>) -> i32,
+    set: fn(&Arc<Space>, i32),
+) -> Entry {
     Entry::file(number, Arc::new(NextNumber { get, set })).with_mode(0o644)
 }
 
 /// `/proc/sys/fs/mqueue`
 pub(super) const MESSAGE_QUEUES: &[(&str, MakeEntry)] = &[
-    ("msg_default", |number| settings(number, vec![&limits::MQ_MSG_DEFAULT])),
-    ("msg_max", |number| settings(number, vec![&limits::MQ_MSG_MAX])),
-    ("msgsize_default", |number| settings(number, vec![&limits::MQ_MSGSIZE_DEFAULT])),
-    ("msgsize_max", |number| settings(number, vec![&limits::MQ_MSGSIZE_MAX])),
-    ("queues_max", |number| settings(number, vec![&limits::MQ_QUEUES_MAX])),
+    ("msg_default", |number| settings(number, vec![|limits| &limits.mq_msg_default])),
+    ("msg_max", |number| settings(number, vec![|limits| &limits.mq_msg_max])),
+    ("msgsize_default", |number| settings(number, vec![|limits| &limits.mq_msgsize_default])),
+    ("msgsize_max", |number| settings(number, vec![|limits| &limits.mq_msgsize_max])),
+    ("queues_max", |number| settings(number, vec![|limits| &limits.mq_queues_max])),
 ];
 
 pub(super) fn msgmax(number: u64) -> Entry {
-    settings(number, vec![&limits::MSGMAX])
+    settings(number, vec![|limits| &limits.msgmax])
 }
 
 pub(super) fn msgmnb(number: u64) -> Entry {
-    settings(number, vec![&limits::MSGMNB])
+    settings(number, vec![|limits| &limits.msgmnb])
 }
 
 pub(super) fn msgmni(number: u64) -> Entry {
-    settings(number, vec![&limits::MSGMNI])
+    settings(number, vec![|limits| &limits.msgmni])
 }
 
 pub(super) fn sem(number: u64) -> Entry {
-    settings(number, vec![&limits::SEMMSL, &limits::SEMMNS, &limits::SEMOPM, &limits::SEMMNI])
+    settings(number, vec![|limits| &limits.semmsl, |limits| &limits.semmns, |limits| &limits.semopm, |limits| &limits.semmni])
 }
 
 pub(super) fn shmall(number: u64) -> Entry {
-    settings(number, vec![&limits::SHMALL])
+    settings(number, vec![|limits| &limits.shmall])
 }
 
 pub(super) fn shmmax(number: u64) -> Entry {
-    settings(number, vec![&limits::SHMMAX])
+    settings(number, vec![|limits| &limits.shmmax])
 }
 
 pub(super) fn shmmni(number: u64) -> Entry {
-    settings(number, vec![&limits::SHMMNI])
+    settings(number, vec![|limits| &limits.shmmni])
 }
 
 pub(super) fn msg_next_id(number: u64) -> Entry {

@@ -8,6 +8,7 @@ use base::memory::PAGE_SIZE;
 use fs::file::{MAX_FILE_SIZE, Transfer};
 use fs::{NodeKind, OpenFile, pending};
 
+use super::fanotify;
 use super::splice::{pipe_end, to_pipe_from};
 use super::support::{NotReady, Turn, after_write, raise, ready_in_turn, usable};
 use crate::call::{Call, SysResult};
@@ -93,6 +94,7 @@ pub async fn sendfile(call: &Call) -> SysResult {
     if !from_file.file().is_seekable() {
         return Err(Errno::EINVAL);
     }
+    fanotify::ask_before_read(call, &from_file).await?;
     let count = usize::try_from(call.argument(3)).unwrap_or(usize::MAX).min(MAX_TRANSFER);
     let pipe = pipe_end(&to_file);
     // To a pipe, the flag means nothing.
@@ -144,6 +146,7 @@ pub async fn copy_file_range(call: &Call) -> SysResult {
     if from_file.inode().id().device != to_file.inode().id().device {
         return Err(Errno::EXDEV);
     }
+    fanotify::ask_before_read(call, &from_file).await?;
     let start = |offset: Option<i64>, file: &OpenFile| {
         offset.map_or_else(|| file.position(), i64::cast_unsigned)
     };

@@ -20,7 +20,7 @@ use fs::tmpfs::{Options, TmpFs};
 use fs::walk::Resolve;
 use fs::{Location, OpenFile};
 
-use super::lease;
+use super::{fanotify, lease};
 use super::support::{Start, path};
 use crate::call::{Call, SysResult, in_turns};
 use crate::process::file_table::Closed;
@@ -140,6 +140,7 @@ async fn open_path(call: &Call, directory: i32, path: &[u8], request: Request) -
     let close_on_exec = request.flags.contains(OpenFlags::CLOEXEC);
     let reservation = call.thread.files().reserve(close_on_exec, descriptor_limit(call))?;
     let start = Start::new(call, directory, path)?;
+    fanotify::ask_before_open(call, start.lookup(), path, request).await?;
     lease::give_way(call, start.lookup(), path, request).await?;
     let opened = open::open(start.lookup(), path, request, &**call.thread);
     if request.flags.contains(OpenFlags::TRUNC) {

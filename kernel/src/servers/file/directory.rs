@@ -7,6 +7,7 @@ use fs::inode::DirectoryEntry;
 use fs::metadata::Wanted;
 use fs::{Location, NodeKind, mount, tree};
 
+use super::fanotify;
 use super::support::{resolve, usable};
 use crate::call::{Call, SysResult};
 use crate::process::{Capability, Thread};
@@ -64,6 +65,7 @@ pub async fn getdents(call: &Call, is_new: bool) -> SysResult {
     if file.inode().kind() != NodeKind::Directory {
         return Err(Errno::ENOTDIR);
     }
+    fanotify::ask_before_read(call, &file).await?;
     let limit = usize::try_from(call.unsigned(2)).unwrap_or(LONGEST_ANSWER).min(LONGEST_ANSWER);
     let mut buffer = Vec::new();
     let mut has_more = false;

@@ -1,4 +1,4 @@
-//! `name_to_handle_at` and `open_by_handle_at`: files by number instead of by path, on tmpfs.
+//! `name_to_handle_at` and `open_by_handle_at`: files by number instead of by path, on tmpfs and ext4.
 //!
 //! A handle has the number of the inode, as on Linux. A file is found again by walking the tree of its file
 //! system, so one that has no name any more is stale.
@@ -8,6 +8,7 @@ use abi::fs::AtFlags;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use fs::inode::Inode;
+use fs::notify::fanotify::{HANDLE_SIZE as HANDLE, HANDLE_TYPE as PLAIN, handle_of};
 use fs::open::{self, Request};
 use fs::{Location, NodeKind};
 
@@ -16,10 +17,6 @@ use super::support::resolve_or_itself;
 use crate::call::{Call, Pace, SysResult};
 use crate::process::{Capability, mapped};
 
-/// Bytes of a handle: generation, number.
-const HANDLE: usize = 12;
-/// Type of a handle that has only the file itself.
-const PLAIN: i32 = 1;
 /// Most bytes of a handle.
 const LONGEST: u32 = 128;
 /// Bytes of a handle's head: size, type.
@@ -27,8 +24,9 @@ const HEAD: u64 = 8;
 /// Entries of a directory that are looked at in one go.
 const ENTRIES_AT_ONCE: u64 = 1024;
 
-fn gives_handles(location: &Location) -> bool {
-    matches!(location.mount.file_system().type_name(), "tmpfs" | "ramfs")
+/// Whether the files of a file system have handles.
+pub(super) fn gives_handles(location: &Location) -> bool {
+    matches!(location.mount.file_system().type_name(), "tmpfs" | "ramfs" | "ext4")
 }
 
 /// `name_to_handle_at(directory, path, handle, mount, flags)`
@@ -55,8 +53,7 @@ pub async fn name_to_handle_at(call: &Call) -> SysResult {
     bytes.extend_from_slice(&PLAIN.to_ne_bytes());
     let fits = room as usize >= HANDLE;
     if fits {
-        bytes.extend_from_slice(&0_u32.to_ne_bytes());
-        bytes.extend_from_slice(&location.inode.id().number.to_ne_bytes());
+        bytes.extend_from_slice(&handle_of(location.inode.id()));
     }
     let mount = i32::try_from(location.mount.id()).map_err(|_| Errno::EOVERFLOW)?;
     user.write_value(call.argument(3), &mount).await?;

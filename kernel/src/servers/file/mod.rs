@@ -15,6 +15,7 @@
 //! | `directory` | getdents, lseek, getcwd, chdir, chroot, umask |
 //! | `owner` | who is told of files by signal: F_SETOWN, F_NOTIFY |
 //! | `notify` | inotify |
+//! | `fanotify` | fanotify_init, fanotify_mark, reading of events, and who is asked before files are opened and read |
 //! | `poll` | poll, select |
 //! | `epoll` | epoll, eventfd |
 //! | `asynchronous` | io_setup, io_submit, io_getevents |
@@ -38,6 +39,7 @@ mod descriptor;
 mod directory;
 mod epoll;
 mod extended;
+pub mod fanotify;
 mod handle;
 mod lease;
 mod mount;
@@ -82,6 +84,8 @@ pub async fn serve(call: &Call) -> SysResult {
         number::inotify_init1 => notify::inotify_init(call, call.unsigned(0)),
         number::inotify_add_watch => notify::inotify_add_watch(call).await,
         number::inotify_rm_watch => notify::inotify_rm_watch(call),
+        number::fanotify_init => fanotify::fanotify_init(call),
+        number::fanotify_mark => Box::pin(fanotify::fanotify_mark(call)).await,
         number::poll => poll::poll(call).await,
         number::lseek => directory::lseek(call),
         number::ioctl => control::ioctl(call).await,

@@ -56,11 +56,11 @@ pub fn sync_file_range(call: &Call) -> SysResult {
 }
 
 /// File systems of which there is one, shown wherever they are mounted.
-const SINGLE_NAMES: [&str; 5] = ["proc", "devtmpfs", "devpts", "mqueue", "sysfs"];
+const SINGLE_NAMES: [&str; 4] = ["proc", "devtmpfs", "devpts", "sysfs"];
 static SINGLE: [Once<Arc<dyn FileSystem>>; SINGLE_NAMES.len()] =
     [const { Once::new() }; SINGLE_NAMES.len()];
 
-/// Says which file system a `mount` of type `proc`, `devtmpfs`, `devpts` or `mqueue` shows. Once each, at boot.
+/// Says which file system a `mount` of type `proc`, `devtmpfs`, `devpts` or `sysfs` shows. Once each, at boot.
 pub fn offer(file_system: Arc<dyn FileSystem>) {
     let name = file_system.type_name();
     let slot = SINGLE_NAMES.iter().position(|single| *single == name);
@@ -152,7 +152,7 @@ fn check_share_options(data: &str) -> Result<(), Errno> {
 
 /// Whether there are file systems of this type.
 pub fn is_known(type_name: &str) -> bool {
-    matches!(type_name, "tmpfs" | "ramfs" | "9p" | "ext4" | "overlay")
+    matches!(type_name, "tmpfs" | "ramfs" | "9p" | "ext4" | "overlay" | "mqueue")
         || SINGLE_NAMES.contains(&type_name)
 }
 
@@ -274,6 +274,9 @@ pub async fn make(
         let defaults = Options { user: identity.user, group: identity.group, ..Options::default() };
         let file_system: Arc<dyn FileSystem> = TmpFs::new(&defaults.with(data)?)?;
         return Ok(file_system);
+    }
+    if type_name == "mqueue" {
+        return Ok(call.thread.namespaces().ipc.message_queues.file_system());
     }
     let slot = SINGLE_NAMES.iter().position(|name| *name == type_name).ok_or(Errno::ENODEV)?;
     SINGLE.get(slot).and_then(Once::get).cloned().ok_or(Errno::ENODEV)

@@ -14,6 +14,7 @@ use fs::pipe::{PipeEnd, Side};
 use fs::{NodeKind, OpenFile};
 
 use super::copy::{read_offset, write_offset};
+use super::fanotify;
 use super::support::{after_write, raise, ready, usable};
 use crate::call::{Call, SysResult};
 use crate::process::Resource;
@@ -97,6 +98,7 @@ pub async fn splice(call: &Call) -> SysResult {
         }
         (None, Some(end)) => {
             let mut offset = checked_offset(&from, from_offset)?;
+            fanotify::ask_before_read(call, &from).await?;
             let done =
                 to_pipe_from(call, &from, &mut offset, (&to, end), wanted, nonblocking).await?;
             write_offset(call, from_address, offset).await?;

@@ -15,7 +15,7 @@ use base::{task, time};
 use fs::file::Transfer;
 use fs::{NodeKind, OpenFile, pending};
 
-use super::append;
+use super::{append, fanotify};
 use super::support::{NotReady, Turn, after_write, raise, ready_in_turn};
 use crate::call::{Call, SysResult};
 use crate::memory::{AddressSpace, ShortRange, UserSink, UserSource};
@@ -310,6 +310,10 @@ async fn read_all(call: &Call, file: &Arc<OpenFile>, sink: UserSink, spot: Spot)
     if is_socket(file) && spot.offset.is_none() {
         return Box::pin(network::read_from(call, file.clone(), sink, nonblocking)).await;
     }
+    if fanotify::is_group(file) {
+        return Box::pin(fanotify::read_events(call, file, sink)).await;
+    }
+    fanotify::ask_before_read(call, file).await?;
     let mut sink = sink.in_pieces(piece_of(file));
     let caller: &Thread = &call.thread;
     let mut transfer = Transfer { caller: Some(caller), nonblocking, ..Transfer::PLAIN };

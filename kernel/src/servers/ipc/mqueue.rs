@@ -12,7 +12,7 @@ use fs::file::OpenFile;
 use fs::walk::Lookup;
 
 use crate::call::{Call, SysResult};
-use crate::ipc::mqueue::{self, Attributes, MOST_PRIORITY, Message, Notification, QueueFile};
+use crate::ipc::mqueue::{self, Attributes, Maker, MOST_PRIORITY, Message, Notification, QueueFile};
 use crate::process::Resource;
 use crate::servers::file::{descriptor_limit, path};
 use crate::signal::{self, SignalInfo};
@@ -37,7 +37,9 @@ pub async fn mq_open(call: &Call) -> SysResult {
     let mode = call.unsigned(2) & 0o7777 & !call.thread.directory().umask();
     let limit = call.process().limits.soft(Resource::MessageQueue);
     let (identity, credentials) = (call.thread.identity(), call.thread.credentials());
-    let file = mqueue::open(&name, flags, mode, attributes, &identity, &credentials, limit)?;
+    let maker = Maker::new(attributes, &credentials, limit);
+    let queues = call.thread.namespaces().ipc.clone();
+    let file = queues.message_queues.open(&name, flags, mode, &maker, &identity)?;
     Ok(u64::from(reservation.install(file).unsigned_abs()))
 }
 
@@ -45,7 +47,7 @@ pub async fn mq_open(call: &Call) -> SysResult {
 pub async fn mq_unlink(call: &Call) -> SysResult {
     let name = path(call, 0).await?;
     mqueue::check_name(&name)?;
-    let directory = mqueue::directory();
+    let directory = call.thread.namespaces().ipc.message_queues.directory();
     let identity = call.thread.identity();
     let lookup = Lookup { root: &directory, start: &directory, identity: &identity };
     fs::tree::unlink(lookup, &name)?;

@@ -9,17 +9,19 @@ use crate::ipc::shared_memory::Named;
 
 /// `msgget(key, flags)`
 pub fn msgget(call: &Call) -> SysResult {
+    let ipc = call.thread.namespaces().ipc.clone();
     let credentials = call.thread.credentials();
-    let id = message::get(call.int(0), call.unsigned(1), &credentials)?;
+    let id = message::get(&ipc, call.int(0), call.unsigned(1), &credentials)?;
     Ok(u64::from(id.unsigned_abs()))
 }
 
 /// `msgsnd(id, message, size, flags)`
 pub async fn msgsnd(call: &Call) -> SysResult {
+    let ipc = call.thread.namespaces().ipc.clone();
     let (id, address, size) = (call.int(0), call.argument(1), call.argument(2));
     let user = call.user();
     let kind: i64 = user.read_value(address).await?;
-    if size > message::most_text() || id < 0 || kind < 1 {
+    if size > message::most_text(&ipc) || id < 0 || kind < 1 {
         return Err(Errno::EINVAL);
     }
     let size = usize::try_from(size).map_err(|_| Errno::EINVAL)?;
@@ -65,6 +67,7 @@ pub async fn msgrcv(call: &Call) -> SysResult {
 
 /// `msgctl(id, command, buffer)`
 pub async fn msgctl(call: &Call) -> SysResult {
+    let ipc = call.thread.namespaces().ipc.clone();
     let (id, command) = (call.int(0), call.int(1) & !IPC_64);
     if id < 0 || call.int(1) < 0 {
         return Err(Errno::EINVAL);
@@ -74,7 +77,7 @@ pub async fn msgctl(call: &Call) -> SysResult {
     let credentials = call.thread.credentials();
     match command {
         IPC_INFO | MSG_INFO => {
-            let (highest, limits) = message::limits(command == MSG_INFO);
+            let (highest, limits) = message::limits(&ipc, command == MSG_INFO);
             user.write_value(buffer, &limits).await?;
             Ok(highest)
         }
@@ -84,17 +87,17 @@ pub async fn msgctl(call: &Call) -> SysResult {
                 MSG_STAT => Named::Index,
                 _ => Named::AnyIndex,
             };
-            let (value, status) = message::status(id, named, &credentials)?;
+            let (value, status) = message::status(&ipc, id, named, &credentials)?;
             user.write_value(buffer, &status).await?;
             Ok(value)
         }
         IPC_SET => {
             let status: QueueStatus = user.read_value(buffer).await?;
-            message::set(id, &status.permission, status.most_bytes, &credentials)?;
+            message::set(&ipc, id, &status.permission, status.most_bytes, &credentials)?;
             Ok(0)
         }
         IPC_RMID => {
-            message::remove(id, &credentials)?;
+            message::remove(&ipc, id, &credentials)?;
             Ok(0)
         }
         _ => Err(Errno::EINVAL),

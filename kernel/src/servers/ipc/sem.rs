@@ -12,8 +12,9 @@ use crate::ipc::shared_memory::Named;
 
 /// `semget(key, count, flags)`
 pub fn semget(call: &Call) -> SysResult {
+    let ipc = call.thread.namespaces().ipc.clone();
     let credentials = call.thread.credentials();
-    let id = semaphore::get(call.int(0), call.int(1), call.unsigned(2), &credentials)?;
+    let id = semaphore::get(&ipc, call.int(0), call.int(1), call.unsigned(2), &credentials)?;
     Ok(u64::from(id.unsigned_abs()))
 }
 
@@ -32,8 +33,9 @@ pub async fn semtimedop(call: &Call) -> SysResult {
 }
 
 async fn operate(call: &Call, timeout: Option<Timespec>) -> SysResult {
+    let ipc = call.thread.namespaces().ipc.clone();
     let count = call.unsigned(2);
-    if u64::from(count) > semaphore::most_steps() {
+    if u64::from(count) > semaphore::most_steps(&ipc) {
         return Err(Errno::E2BIG);
     }
     if count == 0 {
@@ -54,6 +56,7 @@ async fn operate(call: &Call, timeout: Option<Timespec>) -> SysResult {
 
 /// `semctl(id, index, command, argument)`
 pub async fn semctl(call: &Call) -> SysResult {
+    let ipc = call.thread.namespaces().ipc.clone();
     let (id, index, command) = (call.int(0), call.int(1), call.int(2) & !IPC_64);
     if id < 0 {
         return Err(Errno::EINVAL);
@@ -64,7 +67,7 @@ pub async fn semctl(call: &Call) -> SysResult {
     let process = call.process().pid;
     let asked = match command {
         IPC_INFO | SEM_INFO => {
-            let (highest, limits) = semaphore::limits(command == SEM_INFO);
+            let (highest, limits) = semaphore::limits(&ipc, command == SEM_INFO);
             user.write_value(buffer, &limits).await?;
             return Ok(highest);
         }
@@ -74,32 +77,32 @@ pub async fn semctl(call: &Call) -> SysResult {
                 SEM_STAT => Named::Index,
                 _ => Named::AnyIndex,
             };
-            let (value, status) = semaphore::status(id, named, &credentials)?;
+            let (value, status) = semaphore::status(&ipc, id, named, &credentials)?;
             user.write_value(buffer, &status).await?;
             return Ok(value);
         }
         GETALL => {
-            let values = semaphore::values(id, &credentials)?;
+            let values = semaphore::values(&ipc, id, &credentials)?;
             user.write_bytes(buffer, values.as_bytes()).await?;
             return Ok(0);
         }
         SETALL => {
-            let count = semaphore::writable_count(id, &credentials)?;
+            let count = semaphore::writable_count(&ipc, id, &credentials)?;
             let values = user.read_array::<u16>(buffer, count).await?;
-            semaphore::set_values(id, &values, process, &credentials)?;
+            semaphore::set_values(&ipc, id, &values, process, &credentials)?;
             return Ok(0);
         }
         SETVAL => {
-            semaphore::set_value(id, index, buffer as i32, process, &credentials)?;
+            semaphore::set_value(&ipc, id, index, buffer as i32, process, &credentials)?;
             return Ok(0);
         }
         IPC_SET => {
             let status: SemaphoreStatus = user.read_value(buffer).await?;
-            semaphore::set(id, &status.permission, &credentials)?;
+            semaphore::set(&ipc, id, &status.permission, &credentials)?;
             return Ok(0);
         }
         IPC_RMID => {
-            semaphore::remove(id, &credentials)?;
+            semaphore::remove(&ipc, id, &credentials)?;
             return Ok(0);
         }
         GETVAL => Asked::Value,
@@ -108,5 +111,5 @@ pub async fn semctl(call: &Call) -> SysResult {
         GETZCNT => Asked::WaitingForZero,
         _ => return Err(Errno::EINVAL),
     };
-    semaphore::ask(id, index, asked, &credentials)
+    semaphore::ask(&ipc, id, index, asked, &credentials)
 }

@@ -10,18 +10,21 @@ use crate::servers::memory;
 
 /// `shmget(key, size, flags)`
 pub fn shmget(call: &Call) -> SysResult {
+    let ipc = call.thread.namespaces().ipc.clone();
     let credentials = call.thread.credentials();
     let (size, flags) = (call.argument(1), call.unsigned(2));
-    let id = shared_memory::get(call.int(0), size, flags, call.process().pid, &credentials)?;
+    let id = shared_memory::get(&ipc, call.int(0), size, flags, call.process().pid, &credentials)?;
     Ok(u64::from(id.unsigned_abs()))
 }
 
 /// `shmat(id, address, flags)`
 pub async fn shmat(call: &Call) -> SysResult {
+    let ipc = call.thread.namespaces().ipc.clone();
     let credentials = call.thread.credentials();
     memory::update_limits(call);
     let mut change = call.thread.space().begin_change().await;
     let request = shared_memory::attach(
+        &ipc,
         change.space(),
         call.int(0),
         call.argument(1),
@@ -50,6 +53,7 @@ pub async fn shmdt(call: &Call) -> SysResult {
 
 /// `shmctl(id, command, buffer)`
 pub async fn shmctl(call: &Call) -> SysResult {
+    let ipc = call.thread.namespaces().ipc.clone();
     let (id, command) = (call.int(0), call.int(1) & !IPC_64);
     if call.int(1) < 0 || id < 0 {
         return Err(Errno::EINVAL);
@@ -59,12 +63,12 @@ pub async fn shmctl(call: &Call) -> SysResult {
     let credentials = call.thread.credentials();
     match command {
         IPC_INFO => {
-            let (highest, limits) = shared_memory::limits();
+            let (highest, limits) = shared_memory::limits(&ipc);
             user.write_value(buffer, &limits).await?;
             Ok(highest)
         }
         SHM_INFO => {
-            let (highest, usage) = shared_memory::usage();
+            let (highest, usage) = shared_memory::usage(&ipc);
             user.write_value(buffer, &usage).await?;
             Ok(highest)
         }
@@ -74,22 +78,22 @@ pub async fn shmctl(call: &Call) -> SysResult {
                 SHM_STAT => Named::Index,
                 _ => Named::AnyIndex,
             };
-            let (value, status) = shared_memory::status(id, named, &credentials)?;
+            let (value, status) = shared_memory::status(&ipc, id, named, &credentials)?;
             user.write_value(buffer, &status).await?;
             Ok(value)
         }
         IPC_SET => {
             let status: SegmentStatus = user.read_value(buffer).await?;
-            shared_memory::set(id, &status.permission, &credentials)?;
+            shared_memory::set(&ipc, id, &status.permission, &credentials)?;
             Ok(0)
         }
         IPC_RMID => {
-            shared_memory::remove(id, &credentials)?;
+            shared_memory::remove(&ipc, id, &credentials)?;
             Ok(0)
         }
         SHM_LOCK | SHM_UNLOCK => {
             let is_locked = command == SHM_LOCK;
-            shared_memory::lock(id, is_locked, &call.process().limits, &credentials)?;
+            shared_memory::lock(&ipc, id, is_locked, &call.process().limits, &credentials)?;
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
