@@ -3,7 +3,7 @@
 use super::{BlockDevice, devices};
 use crate::inode::{NewContent, NewNode};
 use crate::mount::Location;
-use crate::notify;
+use crate::notify::{self, fanotify::Subject};
 use abi::Errno;
 use abi::fs::notify::Events;
 use base::sync::Once;
@@ -20,8 +20,8 @@ pub(crate) fn populate(directory: &Location) -> Result<(), Errno> {
 fn make(directory: &Location, device: &BlockDevice) -> Result<(), Errno> {
     let content = NewContent::BlockDevice(device.number());
     let new = NewNode { content, mode: 0o660, user: 0, group: 0 };
-    directory.inode.create(device.name().as_bytes(), &new)?;
-    notify::entry(&directory.inode, device.name().as_bytes(), false, Events::CREATE);
+    let node = Subject::of(&directory.inode.create(device.name().as_bytes(), &new)?);
+    notify::entry(&directory.inode, device.name().as_bytes(), node, Events::CREATE);
     Ok(())
 }
 
@@ -45,6 +45,7 @@ pub(super) fn vanished(device: &BlockDevice) {
     }
     notify::event_itself(&node.inode, Events::ATTRIB);
     // The news of its end come before those of its name.
+    let gone = Subject::of(&node.inode);
     drop(node);
-    notify::entry(&directory.inode, name, false, Events::DELETE);
+    notify::entry(&directory.inode, name, gone, Events::DELETE);
 }
