@@ -230,7 +230,12 @@ fn find(ipc: &Arc<Space>, id: i32) -> Result<Arc<Queue>, Errno> {
 ///
 /// # Errors
 /// `ENOENT`, `EEXIST`, `EACCES`, `ENOSPC`.
-pub fn get(ipc: &Arc<Space>, key: i32, flags: u32, credentials: &Credentials) -> Result<i32, Errno> {
+pub fn get(
+    ipc: &Arc<Space>,
+    key: i32,
+    flags: u32,
+    credentials: &Credentials,
+) -> Result<i32, Errno> {
     let mut queues = ipc.queues.lock();
     if let Some((id, queue)) = queues.look_up(key, flags)? {
         queue.state.lock().permission.check(Wanted::of_flags(flags), credentials)?;

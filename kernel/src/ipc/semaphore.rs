@@ -267,7 +267,13 @@ fn find(ipc: &Arc<Space>, id: i32) -> Result<Arc<Set>, Errno> {
 ///
 /// # Errors
 /// `EINVAL` for a count that is too large, `ENOENT`, `EEXIST`, `EACCES`, `ENOSPC`, `ENOMEM`.
-pub fn get(ipc: &Arc<Space>, key: i32, count: i32, flags: u32, credentials: &Credentials) -> Result<i32, Errno> {
+pub fn get(
+    ipc: &Arc<Space>,
+    key: i32,
+    count: i32,
+    flags: u32,
+    credentials: &Credentials,
+) -> Result<i32, Errno> {
     let count = u64::try_from(count).map_err(|_| Errno::EINVAL)?;
     if count > ipc.limits.semmsl.get() {
         return Err(Errno::EINVAL);
@@ -456,7 +462,12 @@ pub fn status(
 ///
 /// # Errors
 /// `EINVAL`, `EPERM`.
-pub fn set(ipc: &Arc<Space>, id: i32, to: &IpcPermission, credentials: &Credentials) -> Result<(), Errno> {
+pub fn set(
+    ipc: &Arc<Space>,
+    id: i32,
+    to: &IpcPermission,
+    credentials: &Credentials,
+) -> Result<(), Errno> {
     let set = find(ipc, id)?;
     let mut state = set.lock()?;
     state.permission.check_owner(credentials)?;
@@ -506,7 +517,13 @@ pub enum Asked {
 ///
 /// # Errors
 /// `EINVAL`, `EACCES`, `EIDRM`.
-pub fn ask(ipc: &Arc<Space>, id: i32, index: i32, asked: Asked, credentials: &Credentials) -> Result<u64, Errno> {
+pub fn ask(
+    ipc: &Arc<Space>,
+    id: i32,
+    index: i32,
+    asked: Asked,
+    credentials: &Credentials,
+) -> Result<u64, Errno> {
     let set = find(ipc, id)?;
     let state = set.lock()?;
     state.permission.check(Wanted::READ, credentials)?;
@@ -539,7 +556,11 @@ pub fn values(ipc: &Arc<Space>, id: i32, credentials: &Credentials) -> Result<Ve
 ///
 /// # Errors
 /// `EINVAL`, `EACCES`, `EIDRM`.
-pub fn writable_count(ipc: &Arc<Space>, id: i32, credentials: &Credentials) -> Result<usize, Errno> {
+pub fn writable_count(
+    ipc: &Arc<Space>,
+    id: i32,
+    credentials: &Credentials,
+) -> Result<usize, Errno> {
     let set = find(ipc, id)?;
     let state = set.lock()?;
     state.permission.check(Wanted::WRITE, credentials)?;

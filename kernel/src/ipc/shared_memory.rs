@@ -338,7 +338,12 @@ pub fn status(
 ///
 /// # Errors
 /// `EINVAL`, `EPERM`.
-pub fn set(ipc: &Arc<Space>, id: i32, to: &IpcPermission, credentials: &Credentials) -> Result<(), Errno> {
+pub fn set(
+    ipc: &Arc<Space>,
+    id: i32,
+    to: &IpcPermission,
+    credentials: &Credentials,
+) -> Result<(), Errno> {
     let segment = ipc.segments.lock().table.get(id)?;
     let mut state = segment.state.lock();
     state.permission.check_owner(credentials)?;

@@ -147,7 +147,8 @@ impl Finder<'_> {
         }
         let files = self.state.lock().files.clone();
         for (_, location) in &files {
-            for events in [Events::OPEN | Events::OPEN_EXEC, Events::ACCESS, Events::CLOSE_NOWRITE] {
+            for events in [Events::OPEN | Events::OPEN_EXEC, Events::ACCESS, Events::CLOSE_NOWRITE]
+            {
                 notify::event_at(location, events);
             }
         }

@@ -4,9 +4,7 @@ use super::super::Actor;
 use super::group::Question;
 use crate::metadata::InodeId;
 use crate::mount::Location;
-use abi::fs::fanotify::{
-    FileEvents, InitFlags, METADATA, METADATA_VERSION, NO_DESCRIPTOR, record,
-};
+use abi::fs::fanotify::{FileEvents, InitFlags, METADATA, METADATA_VERSION, NO_DESCRIPTOR, record};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -86,13 +84,7 @@ impl Event {
 
     /// The event as bytes: `struct fanotify_event_metadata` with these descriptors, and the records after it. `process`
     /// is the number that the reader sees.
-    pub fn encode(
-        &self,
-        flags: InitFlags,
-        descriptor: i32,
-        pidfd: i32,
-        process: i32,
-    ) -> Vec<u8> {
+    pub fn encode(&self, flags: InitFlags, descriptor: i32, pidfd: i32, process: i32) -> Vec<u8> {
         let mut bytes = Vec::from([0; METADATA]);
         if let About::Inodes(inodes) = &self.about {
             self.put_inodes(&mut bytes, inodes, flags);

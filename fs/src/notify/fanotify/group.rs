@@ -8,9 +8,7 @@ use crate::notify::Actor;
 use crate::poll::{PollTable, register};
 use abi::Errno;
 use abi::fs::PollEvents;
-use abi::fs::fanotify::{
-    ALLOW, AUDIT, DENY, FileEvents, InitFlags, METADATA, MarkFlags,
-};
+use abi::fs::fanotify::{ALLOW, AUDIT, DENY, FileEvents, InitFlags, METADATA, MarkFlags};
 use abi::terminal::FIONREAD;
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -252,7 +250,9 @@ impl File for Group {
         );
         for (object, mark) in marks::of_group(self) {
             let _ = match object {
-                Object::Inode(id) => write!(text, "fanotify ino:{:x} sdev:{:x}", id.number, id.device),
+                Object::Inode(id) => {
+                    write!(text, "fanotify ino:{:x} sdev:{:x}", id.number, id.device)
+                }
                 Object::Mount(number) => write!(text, "fanotify mnt_id:{number:x}"),
                 Object::FileSystem(device) => write!(text, "fanotify sdev:{device:x}"),
             };
@@ -265,7 +265,8 @@ impl File for Group {
             );
             if let Object::Inode(id) = object {
                 let head = (HANDLE_SIZE, HANDLE_TYPE);
-                let _ = write!(text, " fhandle-bytes:{:x} fhandle-type:{:x} f_handle:", head.0, head.1);
+                let _ =
+                    write!(text, " fhandle-bytes:{:x} fhandle-type:{:x} f_handle:", head.0, head.1);
                 for byte in handle_of(id) {
                     let _ = write!(text, "{byte:02x}");
                 }
@@ -290,4 +291,3 @@ impl Drop for Group {
         }
     }
 }
-

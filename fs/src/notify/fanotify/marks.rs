@@ -177,8 +177,9 @@ fn may_update(mark: &Mark, flags: MarkFlags) -> Result<(), Errno> {
         flags.contains(MarkFlags::EVICTABLE) && !mark.flags.contains(MarkFlags::EVICTABLE);
     let loses_options =
         flags.contains(MarkFlags::IGNORED_MASK) && mark.flags.contains(MarkFlags::IGNORE);
-    let survives_no_more =
-        flags.contains(MarkFlags::IGNORE) && !flags.contains(survives) && mark.flags.contains(survives);
+    let survives_no_more = flags.contains(MarkFlags::IGNORE)
+        && !flags.contains(survives)
+        && mark.flags.contains(survives);
     let is_refused = becomes_evictable || loses_options || survives_no_more;
     if is_refused { Err(Errno::EEXIST) } else { Ok(()) }
 }
@@ -259,7 +260,9 @@ pub(super) fn of_group(group: &Group) -> Vec<(Object, Mark)> {
     let registry = REGISTRY.lock();
     let mut found = Vec::new();
     for (object, marks) in &registry.by_object {
-        found.extend(marks.iter().filter(|mark| mark.is_of(group)).map(|mark| (*object, mark.clone())));
+        found.extend(
+            marks.iter().filter(|mark| mark.is_of(group)).map(|mark| (*object, mark.clone())),
+        );
     }
     found
 }

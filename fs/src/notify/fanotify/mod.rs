@@ -189,7 +189,8 @@ impl Happening<'_> {
         let parent = self.directory.as_ref().map(|(id, _)| *id);
         let file = if is_of_entry && !tells_target { parent } else { Some(itself) };
         let directory = if is_directory && !is_of_entry { Some(itself) } else { parent };
-        let Some(directory) = directory.filter(|_| flags.contains(InitFlags::REPORT_DIR_FID)) else {
+        let Some(directory) = directory.filter(|_| flags.contains(InitFlags::REPORT_DIR_FID))
+        else {
             return Inodes { directory: None, moved_to: None, object: file };
         };
         let tells_file = flags.contains(InitFlags::REPORT_FID);

@@ -25,8 +25,8 @@ use fs::mount::Mount;
 use fs::poll::{PollTable, register};
 use fs::{Identity, Location};
 
-use super::queue::Queue;
 use super::Account;
+use super::queue::Queue;
 use crate::ipc::limits::Limits;
 use crate::process::credentials::{Capability, Credentials};
 

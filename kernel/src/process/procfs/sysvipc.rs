@@ -197,11 +197,7 @@ fn settings(number: u64, settings: Vec<Pick>) -> Entry {
     Entry::file(number, Arc::new(Settings(settings))).with_mode(0o644)
 }
 
-fn next_number(
-    number: u64,
-    get: fn(&Arc<Space>) -> i32,
-    set: fn(&Arc<Space>, i32),
-) -> Entry {
+fn next_number(number: u64, get: fn(&Arc<Space>) -> i32, set: fn(&Arc<Space>, i32)) -> Entry {
     Entry::file(number, Arc::new(NextNumber { get, set })).with_mode(0o644)
 }
 
@@ -227,7 +223,12 @@ pub(super) fn msgmni(number: u64) -> Entry {
 }
 
 pub(super) fn sem(number: u64) -> Entry {
-    settings(number, vec![|limits| &limits.semmsl, |limits| &limits.semmns, |limits| &limits.semopm, |limits| &limits.semmni])
+    settings(
+        number,
+        vec![|limits| &limits.semmsl, |limits| &limits.semmns, |limits| &limits.semopm, |limits| {
+            &limits.semmni
+        }],
+    )
 }
 
 pub(super) fn shmall(number: u64) -> Entry {

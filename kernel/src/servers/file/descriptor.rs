@@ -20,8 +20,8 @@ use fs::tmpfs::{Options, TmpFs};
 use fs::walk::Resolve;
 use fs::{Location, OpenFile};
 
-use super::{fanotify, lease};
 use super::support::{Start, path};
+use super::{fanotify, lease};
 use crate::call::{Call, SysResult, in_turns};
 use crate::process::file_table::Closed;
 use crate::process::{Interrupted, Resource, mapped};

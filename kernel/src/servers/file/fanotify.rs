@@ -22,7 +22,6 @@ use crate::process::file_table::Reservation;
 use crate::process::pidfd::ProcessFile;
 use crate::process::{Capability, Pid, Thread, questions, table};
 
-
 /// Flags that descriptors in events may have, besides the access mode.
 const EVENT_FLAGS: OpenFlags = OpenFlags::APPEND
     .union(OpenFlags::NONBLOCK)
@@ -197,7 +196,8 @@ fn check_supported(
     if mask.intersects(FileEvents::PERMISSIONS) && file_system.type_name() == "proc" {
         return Err(Errno::EINVAL);
     }
-    let is_hidden = matches!(file_system.type_name(), "pipefs" | "sockfs" | "anon_inodefs" | "nsfs");
+    let is_hidden =
+        matches!(file_system.type_name(), "pipefs" | "sockfs" | "anon_inodefs" | "nsfs");
     if is_anywhere && is_hidden {
         return Err(Errno::EINVAL);
     }
@@ -304,8 +304,7 @@ async fn write_event(
     let shown = if is_hidden { 0 } else { process };
     let descriptor = opened.as_ref().map(Prepared::number);
     let pidfd_number = pidfd.as_ref().map_or_else(|failed| *failed, Prepared::number);
-    let bytes =
-        event.encode(group.flags, descriptor.unwrap_or(NO_DESCRIPTOR), pidfd_number, shown);
+    let bytes = event.encode(group.flags, descriptor.unwrap_or(NO_DESCRIPTOR), pidfd_number, shown);
     while !sink.write_record(&bytes) {
         sink.fault_in_next().await?;
     }

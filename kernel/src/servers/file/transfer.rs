@@ -15,8 +15,8 @@ use base::{task, time};
 use fs::file::Transfer;
 use fs::{NodeKind, OpenFile, pending};
 
-use super::{append, fanotify};
 use super::support::{NotReady, Turn, after_write, raise, ready_in_turn};
+use super::{append, fanotify};
 use crate::call::{Call, SysResult};
 use crate::memory::{AddressSpace, ShortRange, UserSink, UserSource};
 use crate::process::{Interrupted, Resource, Thread};

@@ -12,7 +12,9 @@ use fs::file::OpenFile;
 use fs::walk::Lookup;
 
 use crate::call::{Call, SysResult};
-use crate::ipc::mqueue::{self, Attributes, Maker, MOST_PRIORITY, Message, Notification, QueueFile};
+use crate::ipc::mqueue::{
+    self, Attributes, MOST_PRIORITY, Maker, Message, Notification, QueueFile,
+};
 use crate::process::Resource;
 use crate::servers::file::{descriptor_limit, path};
 use crate::signal::{self, SignalInfo};
