@@ -9,8 +9,12 @@ use super::{Mounted, Volume, errno};
 use crate::block::BlockDevice;
 use crate::mount;
 use abi::Errno;
-use core::sync::atomic::{AtomicBool, Ordering};
-use rsext4::Ext4ErrorKind;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use rsext4::{Ext4Error, Ext4ErrorKind, FileName};
+
+/// Operations between two looks at the room in the journal. Each dirties at most one block outside of a handle, and the
+/// handle that looks asks for more room than so many blocks.
+const LOOK_EVERY: u32 = 32;
 
 /// Whether the journal of a volume is kept.
 #[derive(Default)]
@@ -22,6 +26,19 @@ pub struct Journal {
     is_lost: AtomicBool,
     /// Blocks have been freed since the last commit.
     has_freed: AtomicBool,
+    /// Operations since the room in the journal was looked at.
+    since_look: AtomicU32,
+}
+
+/// Begins a transaction's handle that changes nothing. The crate commits and checkpoints at the beginning of a handle, as
+/// far as the journal lacks room; where the first block of a transaction is changed outside of one, it finds that the
+/// block is being changed, and refuses both with `Busy`.
+fn make_room(mounted: &mut Mounted) {
+    let root = mounted.root_inode();
+    if let Ok(name) = FileName::new(b".") {
+        // Nobody can make this name: always an error, and no journal is lost by it.
+        let _ = mounted.hard_link(root, root, name);
+    }
 }
 
 impl Journal {
@@ -38,9 +55,32 @@ impl Journal {
 
     /// Commits everything. On the fibre.
     pub(super) fn commit(&self, mounted: &mut Mounted) -> Result<(), Errno> {
-        mounted.sync().map_err(errno)?;
+        self.commit_all(mounted).map_err(errno)
+    }
+
+    fn commit_all(&self, mounted: &mut Mounted) -> Result<(), Ext4Error> {
+        mounted.sync()?;
         self.has_freed.store(false, Ordering::Relaxed);
+        // The next transaction is empty.
+        make_room(mounted);
         Ok(())
+    }
+
+    /// Before an operation: the journal has room for what it changes outside of a handle. On the fibre.
+    pub(super) fn keep_room(&self, mounted: &mut Mounted) {
+        let since = self.since_look.load(Ordering::Relaxed);
+        self.since_look.store((since + 1) % LOOK_EVERY, Ordering::Relaxed);
+        if since == 0 && !mounted.options().readonly && !self.is_lost() {
+            make_room(mounted);
+        }
+    }
+
+    /// Commits, writes everything to its place and ends. On the fibre.
+    pub(super) fn unmount(&self, mounted: &mut Mounted) -> Result<(), Ext4Error> {
+        if !mounted.options().readonly {
+            self.commit_all(mounted)?;
+        }
+        mounted.unmount()
     }
 
     /// The disk has refused a write.
@@ -67,7 +107,7 @@ impl Journal {
         {
             return;
         }
-        let outcome = mounted.sync();
+        let outcome = self.commit_all(mounted);
         let is_unknown = self.is_unknown.load(Ordering::Relaxed);
         match outcome {
             Ok(()) if !is_unknown => {}

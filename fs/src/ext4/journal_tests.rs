@@ -2,7 +2,7 @@
 
 use super::tests::{check, disk_of, image, make, mounted, read, write};
 use super::*;
-use crate::inode::{Inode, NewContent, NewNode};
+use crate::inode::{AttributeChange, Inode, NewContent, NewNode};
 use crate::pending::complete;
 use base::task::block_on_host;
 
@@ -104,4 +104,36 @@ fn blocks_that_were_freed_get_no_data_before_that_is_committed() {
         assert!(complete(|| file_system.close()).await.is_err());
     });
     std::fs::remove_file(path).unwrap();
+}
+
+/// Attributes are changed outside of the crate's handles, and each commit takes a part of the journal.
+#[test]
+fn a_journal_that_is_full_is_emptied_whatever_comes_next() {
+    let path = image("wraps", 16);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let mut files = Vec::new();
+        for index in 0..300 {
+            files.push(make(&root, &alloc::format!("file-{index}"), NewContent::Regular).await);
+        }
+        // More blocks than the journal of 1,024 has.
+        for round in 0..400_u32 {
+            let file = &files[round as usize % files.len()];
+            let change = AttributeChange { mode: Some(round & 0o777), ..AttributeChange::default() };
+            complete(|| file.set_attributes(&change)).await.unwrap();
+            assert_eq!(fsync(file).await, Ok(()));
+        }
+        // Without a commit between: more than one transaction may have.
+        for round in 0..3 {
+            for file in &files {
+                let change = AttributeChange { mode: Some(round), ..AttributeChange::default() };
+                complete(|| file.set_attributes(&change)).await.unwrap();
+            }
+        }
+        drop((root, files));
+        complete(|| file_system.close()).await.unwrap();
+    });
+    check(path, &disk);
 }

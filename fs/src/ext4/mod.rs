@@ -502,9 +502,10 @@ fn serve(
             Ok(None) => break,
             Err(_) => {
                 commit_at_ns = None;
-                Box::new(|mounted: &mut Mounted| {
-                    if let Err(error) = mounted.sync() {
-                        log::error!("ext4: changes cannot be committed: {error}");
+                let journal = journal.clone();
+                Box::new(move |mounted: &mut Mounted| {
+                    if let Err(error) = journal.commit(mounted) {
+                        log::error!("ext4: changes cannot be committed: {error:?}");
                     }
                 })
             }
@@ -514,6 +515,7 @@ fn serve(
         }
         fuel.refill();
         let outcome = catch(|| {
+            journal.keep_room(&mut mounted);
             work(&mut mounted);
             journal.look_after(&mut mounted, &device);
             numbers_of(&mounted)
@@ -538,7 +540,7 @@ fn serve(
     fuel.refill();
     if journal.is_lost() {
         shared.has_failed();
-    } else if let Err(error) = mounted.unmount() {
+    } else if let Err(error) = journal.unmount(&mut mounted) {
         log::error!("ext4 on {}: not everything could be written: {error}", device.name());
         shared.has_failed();
     }

@@ -20,6 +20,8 @@ pub(super) struct MemoryDisk {
     pub(super) writes_left: HostMutex<usize>,
     /// No flush succeeds.
     pub(super) cannot_flush: HostMutex<bool>,
+    /// Writes and flushes so far.
+    counts: HostMutex<(u64, u64)>,
 }
 
 impl MemoryDisk {
@@ -28,7 +30,12 @@ impl MemoryDisk {
             bytes: HostMutex::new(bytes),
             writes_left: HostMutex::new(usize::MAX),
             cannot_flush: HostMutex::new(false),
+            counts: HostMutex::new((0, 0)),
         })
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        *self.counts.lock().unwrap()
     }
 
     /// Its bytes.
@@ -69,6 +76,7 @@ impl Disk for MemoryDisk {
     fn write<'a>(&'a self, offset: u64, bytes: &'a [u8]) -> base::device::Reply<'a> {
         Box::pin(async move {
             base::task::yield_now().await;
+            self.counts.lock().unwrap().0 += 1;
             let mut left = self.writes_left.lock().unwrap();
             *left = left.checked_sub(1).ok_or(Errno::EIO)?;
             let range = self.range(offset, bytes.len());
@@ -78,6 +86,7 @@ impl Disk for MemoryDisk {
     }
 
     fn flush(&self) -> base::device::Reply<'_> {
+        self.counts.lock().unwrap().1 += 1;
         let cannot = *self.cannot_flush.lock().unwrap();
         Box::pin(async move { if cannot { Err(Errno::EIO) } else { Ok(Vec::new()) } })
     }
@@ -433,4 +442,28 @@ fn survives_noise(path: PathBuf, rounds: u64) {
             }
         });
     }
+}
+
+/// A transaction gathers many operations: neither a flush nor a request for each block of metadata per file.
+#[test]
+fn small_files_share_transactions() {
+    const FILES: u64 = 200;
+    let path = image_with("small", 64, &["-b", "4096"]);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let (writes, flushes) = disk.counts();
+        for index in 0..FILES {
+            let file = make(&root, &format!("file-{index}"), NewContent::Regular).await;
+            write(&file, 0, &[7; 1024]).await;
+        }
+        complete(|| root.sync()).await.unwrap();
+        let (writes_after, flushes_after) = disk.counts();
+        assert!(writes_after - writes < FILES * 2, "{} writes", writes_after - writes);
+        assert!(flushes_after - flushes < FILES / 4, "{} flushes", flushes_after - flushes);
+        drop(root);
+        complete(|| file_system.close()).await.unwrap();
+    });
+    check(path, &disk);
 }
