@@ -121,7 +121,8 @@ fn a_journal_that_is_full_is_emptied_whatever_comes_next() {
         // More blocks than the journal of 1,024 has.
         for round in 0..400_u32 {
             let file = &files[round as usize % files.len()];
-            let change = AttributeChange { mode: Some(round & 0o777), ..AttributeChange::default() };
+            let change =
+                AttributeChange { mode: Some(round & 0o777), ..AttributeChange::default() };
             complete(|| file.set_attributes(&change)).await.unwrap();
             assert_eq!(fsync(file).await, Ok(()));
         }
