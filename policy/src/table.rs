@@ -143,7 +143,7 @@ routes! {
     98 getrusage Process TRAVEL Full;
     99 sysinfo Other TRAVEL Full;
     100 times Time TRAVEL Full;
-    101 ptrace Process TRAVEL Partial "no hardware breakpoints, no PEEKSIGINFO, no events of filters";
+    101 ptrace Process TRAVEL Partial "no hardware breakpoints, no events of filters";
     102 getuid Process TRAVEL Full own;
     103 syslog Other TRAVEL Partial "the messages of the kernel go to the log device: there are none to read";
     104 getgid Process TRAVEL Full own;
@@ -354,7 +354,7 @@ routes! {
     309 getcpu Other TRAVEL Full own;
     310 process_vm_readv Memory TRAVEL Full;
     311 process_vm_writev Memory TRAVEL Full;
-    312 kcmp Process TRAVEL Partial "KCMP_EPOLL_TFD is refused";
+    312 kcmp Process TRAVEL Full;
     313 finit_module Other TRAVEL Partial "no modules: ENOEXEC for all";
     314 sched_setattr Process TRAVEL Partial "limits of utilisation are refused; policies, deadlines included, are kept but order no threads";
     315 sched_getattr Process TRAVEL Full;

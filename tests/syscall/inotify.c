@@ -388,6 +388,44 @@ CASE(too_many_events_are_told_of)
     CHECK(next_event() != NULL);
 }
 
+CASE(instances_describe_themselves)
+{
+    char path[64], text[1024];
+    struct stat status;
+    scratch();
+    close(file_with("f", "x", 1));
+    int instance = inotify_init1(0);
+    int watch = inotify_add_watch(instance, "f", IN_OPEN | IN_ATTRIB);
+    CHECK_OK(stat("f", &status));
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", instance);
+    slurp(path, text, sizeof text);
+    snprintf(path, sizeof path, "inotify wd:%x ino:%lx sdev:", (unsigned)watch, (unsigned long)status.st_ino);
+    CHECK(strstr(text, path));
+    CHECK(strstr(text, " mask:24 ignored_mask:0 fhandle-bytes:"));
+}
+
+CASE(a_program_that_is_executed_is_opened)
+{
+    char told[4096] __attribute__((aligned(8)));
+    unsigned seen = 0;
+    int instance = inotify_init1(IN_NONBLOCK);
+    CHECK_OK(inotify_add_watch(instance, "/bin/busybox", IN_OPEN | IN_CLOSE_NOWRITE | IN_ACCESS));
+    pid_t child = fork_or_fail();
+    if (child == 0) {
+        execl("/bin/busybox", "busybox", "true", NULL);
+        _exit(1);
+    }
+    CHECK_EXITED(child, 0);
+    ssize_t length = read(instance, told, sizeof told);
+    for (ssize_t at = 0; at < length; at += (ssize_t)sizeof(struct inotify_event)) {
+        struct inotify_event one;
+        memcpy(&one, told + at, sizeof one);
+        CHECK_EQ(one.len, 0);
+        seen |= one.mask;
+    }
+    CHECK_EQ(seen, IN_OPEN | IN_CLOSE_NOWRITE | IN_ACCESS);
+}
+
 CASE(reading_waits_and_is_interruptible)
 {
     char buffer[64];

@@ -449,6 +449,58 @@ static void has_a_number(void)
     _exit(value == 2.5 ? 0 : 1);
 }
 
+static void gathers_signals(void)
+{
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    for (int value = 0; value < 3; value++)
+        sigqueue(getpid(), SIGRTMIN + 3, (union sigval){.sival_int = value});
+    syscall(SYS_tgkill, getpid(), getpid(), SIGUSR1);
+    raise(SIGSTOP);
+    pause_forever();
+}
+
+CASE(pending_signals_are_looked_at)
+{
+    struct {
+        uint64_t start;
+        uint32_t flags;
+        int32_t count;
+    } wanted = {0, 1, 10};
+    siginfo_t found[10];
+    pid_t child = traced_child(gathers_signals);
+    CHECK_OK(trace(PTRACE_CONT, child, 0, 0));
+    while (next_stop(child) != SIGSTOP)
+        CHECK_OK(trace(PTRACE_CONT, child, 0, 0));
+    CHECK_EQ(trace(PTRACE_PEEKSIGINFO, child, &wanted, found), 3);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(found[i].si_signo, SIGRTMIN + 3);
+        CHECK_EQ(found[i].si_code, SI_QUEUE);
+        CHECK_EQ(found[i].si_value.sival_int, i);
+    }
+    wanted.start = 2;
+    CHECK_EQ(trace(PTRACE_PEEKSIGINFO, child, &wanted, found), 1);
+    CHECK_EQ(found[0].si_value.sival_int, 2);
+    wanted.start = 3;
+    CHECK_EQ(trace(PTRACE_PEEKSIGINFO, child, &wanted, found), 0);
+    wanted.start = 0;
+    wanted.count = 2;
+    CHECK_EQ(trace(PTRACE_PEEKSIGINFO, child, &wanted, found), 2);
+    CHECK_ERRNO(trace(PTRACE_PEEKSIGINFO, child, &wanted, BAD_LOW), EFAULT);
+    CHECK_ERRNO(trace(PTRACE_PEEKSIGINFO, child, BAD_LOW, found), EFAULT);
+    wanted.flags = 0;
+    CHECK_EQ(trace(PTRACE_PEEKSIGINFO, child, &wanted, found), 1);
+    CHECK_EQ(found[0].si_signo, SIGUSR1);
+    wanted.flags = 2;
+    CHECK_ERRNO(trace(PTRACE_PEEKSIGINFO, child, &wanted, found), EINVAL);
+    wanted.flags = 0;
+    wanted.count = -1;
+    CHECK_ERRNO(trace(PTRACE_PEEKSIGINFO, child, &wanted, found), EINVAL);
+    CHECK_OK(kill(child, SIGKILL));
+    CHECK_KILLED(child, SIGKILL);
+}
+
 CASE(floating_point_registers)
 {
     struct user_fpregs_struct state;

@@ -1,6 +1,7 @@
 /* Scheduling calls: parameters and their checks, process 1, timer slack. */
 #include "harness.h"
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -175,6 +176,35 @@ CASE(io_priorities_are_kept)
 static long kcmp(pid_t first, pid_t second, int kind, unsigned long one, unsigned long other)
 {
     return syscall(SYS_kcmp, first, second, kind, one, other);
+}
+
+CASE(watched_files_are_compared)
+{
+    struct {
+        uint32_t instance, watched, skipped;
+    } slot;
+    pid_t own = getpid();
+    int ends[2], instance = epoll_create1(0), copy;
+    struct epoll_event event = {.events = EPOLLIN};
+    if (kcmp(own, own, 0, 1, 1) == -1 && errno == ENOSYS)
+        SKIP("this Linux has no kcmp");
+    CHECK_OK(pipe(ends));
+    copy = dup(ends[0]);
+    CHECK_OK(epoll_ctl(instance, EPOLL_CTL_ADD, copy, &event));
+    slot.instance = (uint32_t)instance;
+    slot.watched = (uint32_t)copy;
+    slot.skipped = 0;
+    CHECK_EQ(kcmp(own, own, 7, (unsigned long)ends[0], (unsigned long)&slot), 0);
+    CHECK(kcmp(own, own, 7, (unsigned long)ends[1], (unsigned long)&slot) > 0);
+    CHECK_ERRNO(kcmp(own, own, 7, 999, (unsigned long)&slot), EBADF);
+    CHECK_ERRNO(kcmp(own, own, 7, (unsigned long)ends[0], 8), EFAULT);
+    slot.skipped = 1;
+    CHECK_ERRNO(kcmp(own, own, 7, (unsigned long)ends[0], (unsigned long)&slot), ENOENT);
+    slot.skipped = 0;
+    slot.watched = (uint32_t)ends[0];
+    CHECK_ERRNO(kcmp(own, own, 7, (unsigned long)ends[0], (unsigned long)&slot), ENOENT);
+    slot.instance = (uint32_t)ends[0];
+    CHECK_ERRNO(kcmp(own, own, 7, (unsigned long)ends[0], (unsigned long)&slot), EINVAL);
 }
 
 CASE(processes_are_compared)

@@ -184,6 +184,17 @@ impl Epoll {
         state.interests.get(&(file.id(), descriptor)).cloned().ok_or(Errno::ENOENT)
     }
 
+    /// The file that is watched under a descriptor; the one after `skipped` others, since a descriptor may have had
+    /// several files. `ENOENT` when there is none.
+    pub fn target(&self, descriptor: i32, skipped: usize) -> Result<Arc<OpenFile>, Errno> {
+        let state = self.state.lock();
+        let under = |key: &&Key| key.1 == descriptor;
+        let key = state.interests.keys().filter(under).nth(skipped).copied();
+        let interest = key.and_then(|key| state.interests.get(&key).cloned());
+        drop(state);
+        interest.and_then(|interest| interest.file()).ok_or(Errno::ENOENT)
+    }
+
     /// Changes what is watched of a file, and makes a one-shot interest active again. `ENOENT` when
     /// it is not watched, `EINVAL` for what is exclusive.
     pub fn modify(

@@ -1,5 +1,6 @@
 //! An inotify instance: a queue of events, and the watches that fill it.
 
+use super::fanotify::describe_handle;
 use super::{Listener, MARKS, Mark, News, REGISTRY, Registry};
 use crate::file::{File, IoctlAnswer, Transfer};
 use crate::identity::Caller;
@@ -11,6 +12,7 @@ use abi::fs::PollEvents;
 use abi::fs::notify::Events;
 use abi::terminal::FIONREAD;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use base::heap::tree;
@@ -18,6 +20,7 @@ use base::io::Sink;
 use base::sync::{Mutex, rank};
 use base::wait::WaitQueue;
 use core::any::Any;
+use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// `/proc/sys/fs/inotify`.
@@ -221,9 +224,18 @@ impl Inotify {
         self.readable.notify_all(PollEvents::READABLE);
     }
 
-    /// The watches, for `/proc/PID/fdinfo`: number and inode of each.
-    pub fn watches(&self) -> Vec<(i32, InodeId)> {
-        self.queue.lock().watches.iter().map(|(number, id)| (*number, *id)).collect()
+    /// The watches: number, inode and events of each.
+    fn watches(&self) -> Vec<(i32, InodeId, Events)> {
+        let registry = REGISTRY.lock();
+        let queue = self.queue.lock();
+        let wanted = |number, id| {
+            let marks: &Vec<Mark> = registry.by_inode.get(&id)?;
+            marks.iter().find(|mark| mark.is_of(self, number)).map(|mark| mark.wanted)
+        };
+        let watches = queue.watches.iter();
+        watches
+            .filter_map(|(&number, &id)| wanted(number, id).map(|wanted| (number, id, wanted)))
+            .collect()
     }
 }
 
@@ -288,6 +300,19 @@ impl File for Inotify {
         let count: usize = self.queue.lock().events.iter().map(Event::size).sum();
         let count = i32::try_from(count).unwrap_or(i32::MAX);
         Ok(IoctlAnswer::bytes(&count.to_ne_bytes()))
+    }
+
+    fn information(&self) -> String {
+        let mut text = String::new();
+        for (number, id, wanted) in self.watches() {
+            let (inode, device, mask) = (id.number, id.device, wanted.bits());
+            // Writing to a string has no errors.
+            let _ = write!(text, "inotify wd:{number:x} ino:{inode:x} sdev:{device:x} ");
+            let _ = write!(text, "mask:{mask:x} ignored_mask:0 ");
+            describe_handle(&mut text, id);
+            text.push('\n');
+        }
+        text
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -9,6 +9,7 @@ use base::sync::{Mutex, MutexGuard};
 use base::wait::WaitQueue;
 
 use super::action::{ActionTable, SharedActions};
+use super::info::SignalInfo;
 use super::queue::PendingQueue;
 use super::ranks::PROCESS_SIGNALS;
 use super::timers::ProcessTimers;
@@ -118,6 +119,11 @@ impl ProcessSignals {
     /// Signals that are pending for the process as a whole.
     pub fn pending(&self) -> SignalSet {
         SignalSet(self.pending.load(Ordering::SeqCst))
+    }
+
+    /// The signal that came for the process after `index` others, and is pending.
+    pub fn pending_at(&self, index: usize) -> Option<SignalInfo> {
+        self.state.lock().pending.at(index)
     }
 
     /// Whether the process is stopped or about to stop.

@@ -53,6 +53,11 @@ impl PendingQueue {
         self.set
     }
 
+    /// The information of the signal that came after `index` others; `None` when there are not as many with information.
+    pub fn at(&self, index: usize) -> Option<SignalInfo> {
+        self.entries.get(index).map(|entry| entry.info)
+    }
+
     /// Puts a signal in. `charge` is the room for one more of the receiver's user, if there is any; the
     /// kernel's own standard signals need none.
     pub fn push(&mut self, info: SignalInfo, charge: Option<Charge>) -> Queued {

@@ -13,7 +13,7 @@ use abi::Errno;
 use abi::signal::{AlternateStack, SS_DISABLE, Signal, SignalSet};
 use base::sync::{Mutex, MutexGuard};
 
-use super::info::TrapCode;
+use super::info::{SignalInfo, TrapCode};
 use super::process::ProcessSignals;
 use super::queue::PendingQueue;
 use super::ranks::THREAD_SIGNALS;
@@ -239,6 +239,11 @@ impl ThreadSignals {
     /// Signals that are pending for this thread alone.
     pub fn pending(&self) -> SignalSet {
         self.state.lock().pending.set()
+    }
+
+    /// The signal that came for this thread alone after `index` others, and is pending.
+    pub fn pending_at(&self, index: usize) -> Option<SignalInfo> {
+        self.state.lock().pending.at(index)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, ThreadState> {

@@ -5,8 +5,10 @@ use super::group::Question;
 use crate::metadata::InodeId;
 use crate::mount::Location;
 use abi::fs::fanotify::{FileEvents, InitFlags, METADATA, METADATA_VERSION, NO_DESCRIPTOR, record};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt::Write;
 
 /// Type of a handle that has only the file itself.
 pub const HANDLE_TYPE: i32 = 1;
@@ -19,6 +21,15 @@ pub fn handle_of(id: InodeId) -> [u8; HANDLE_SIZE] {
     let (_, number) = bytes.split_at_mut(4);
     number.copy_from_slice(&id.number.to_ne_bytes());
     bytes
+}
+
+/// Appends the handle of a file as `/proc/PID/fdinfo` shows it.
+pub fn describe_handle(text: &mut String, id: InodeId) {
+    // Writing to a string has no errors.
+    let _ = write!(text, "fhandle-bytes:{HANDLE_SIZE:x} fhandle-type:{HANDLE_TYPE:x} f_handle:");
+    for byte in handle_of(id) {
+        let _ = write!(text, "{byte:02x}");
+    }
 }
 
 /// The identity of the file system of a device number, as `statfs` gives it.

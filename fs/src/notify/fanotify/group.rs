@@ -1,6 +1,6 @@
 //! A fanotify group: a queue of events, and the questions that its reader has yet to answer.
 
-use super::event::{About, Event, HANDLE_SIZE, HANDLE_TYPE, handle_of};
+use super::event::{About, Event, describe_handle};
 use super::marks::{self, Object};
 use crate::file::{File, IoctlAnswer, Transfer};
 use crate::identity::Caller;
@@ -264,12 +264,8 @@ impl File for Group {
                 mark.ignored.bits()
             );
             if let Object::Inode(id) = object {
-                let head = (HANDLE_SIZE, HANDLE_TYPE);
-                let _ =
-                    write!(text, " fhandle-bytes:{:x} fhandle-type:{:x} f_handle:", head.0, head.1);
-                for byte in handle_of(id) {
-                    let _ = write!(text, "{byte:02x}");
-                }
+                text.push(' ');
+                describe_handle(&mut text, id);
             }
             text.push('\n');
         }

@@ -75,7 +75,7 @@ impl Mark {
             return self.ignored;
         }
         let on_child = self.wanted & FileEvents::EVENT_ON_CHILD;
-        (self.ignored | FileEvents::ONDIR) - FileEvents::EVENT_ON_CHILD | on_child
+        (self.ignored | FileEvents::ONDIR).difference(FileEvents::EVENT_ON_CHILD) | on_child
     }
 }
 

@@ -15,7 +15,7 @@ mod event;
 mod group;
 mod marks;
 
-pub use event::{About, Event, HANDLE_SIZE, HANDLE_TYPE, handle_of};
+pub use event::{About, Event, HANDLE_SIZE, HANDLE_TYPE, describe_handle, handle_of};
 pub use group::{Group, Question};
 pub use marks::{Change, LIMITS, Limits, Object, add, flush, is_used, may_ask, remove};
 

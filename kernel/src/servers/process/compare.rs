@@ -3,6 +3,7 @@
 use abi::Errno;
 use alloc::sync::Arc;
 use core::cmp::Ordering;
+use fs::epoll::Epoll;
 
 use crate::call::{Call, SysResult};
 use crate::process::access::Observer;
@@ -22,6 +23,8 @@ const ACTIONS: i32 = 4;
 const IO: i32 = 5;
 /// Lists of undos of semaphores.
 const UNDO: i32 = 6;
+/// An open file, and one that an epoll instance watches.
+const WATCHED: i32 = 7;
 
 /// 0 when both are the same, else 1 or 2: an order that lasts as long as they do.
 fn order<T: ?Sized>(first: &Arc<T>, second: &Arc<T>) -> u64 {
@@ -34,7 +37,7 @@ fn order<T: ?Sized>(first: &Arc<T>, second: &Arc<T>) -> u64 {
 }
 
 /// `kcmp(first, second, kind, first index, second index)`
-pub(super) fn kcmp(call: &Call) -> SysResult {
+pub(super) async fn kcmp(call: &Call) -> SysResult {
     let find = |index| table::thread_or_init(Tid(call.int(index))).ok_or(Errno::ESRCH);
     let (first, second) = (find(0)?, find(1)?);
     for thread in [&first, &second] {
@@ -42,9 +45,9 @@ pub(super) fn kcmp(call: &Call) -> SysResult {
             Observer::of_call(&call.thread).look_into(thread)?;
         }
     }
+    let descriptor = |index| i32::try_from(call.argument(index)).map_err(|_| Errno::EBADF);
     Ok(match call.int(2) {
         FILE => {
-            let descriptor = |index| i32::try_from(call.argument(index)).map_err(|_| Errno::EBADF);
             let one = first.file(descriptor(3)?)?;
             let other = second.file(descriptor(4)?)?;
             order(&one, &other)
@@ -60,6 +63,15 @@ pub(super) fn kcmp(call: &Call) -> SysResult {
             (Some(_), None) => 2,
             (Some(one), Some(other)) => order(&one, &other),
         },
+        WATCHED => {
+            // `struct kcmp_epoll_slot`: instance, descriptor, files to skip.
+            let slot: [u32; 3] = call.user().read_value(call.argument(4)).await?;
+            let [instance, watched, skipped] = slot;
+            let one = first.file(descriptor(3)?)?;
+            let instance = second.file(instance.cast_signed())?;
+            let other = Epoll::of(&instance)?.target(watched.cast_signed(), skipped as usize)?;
+            order(&one, &other)
+        }
         _ => return Err(Errno::EINVAL),
     })
 }

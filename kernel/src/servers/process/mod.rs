@@ -83,7 +83,7 @@ pub async fn serve(call: &Call) -> SysResult {
         number::unshare => unshare(call).await,
         number::setns => setns(call),
         number::acct => crate::servers::file::acct(call).await,
-        number::kcmp => compare::kcmp(call),
+        number::kcmp => compare::kcmp(call).await,
         number::ptrace => ptrace::ptrace(call).await,
         number::rseq => rseq::rseq(call).await,
         number::ioprio_get => io_priority::ioprio_get(call),

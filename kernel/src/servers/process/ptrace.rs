@@ -159,6 +159,7 @@ async fn carry_out(call: &Call, wanted: i32, tracee: &Arc<Thread>) -> SysResult 
                 Ok(0)
             })
         }
+        request::PEEKSIGINFO => peek_signals(call, tracee).await,
         request::GETSIGMASK | request::SETSIGMASK if address != MASK_SIZE => Err(Errno::EINVAL),
         request::GETSIGMASK => {
             user.write_value(data, &tracee.signals.blocked().0).await?;
@@ -186,6 +187,36 @@ async fn carry_out(call: &Call, wanted: i32, tracee: &Arc<Thread>) -> SysResult 
         request::ARCH_PRCTL => arch_prctl(call, tracee).await,
         _ => register_requests(call, wanted, tracee).await,
     }
+}
+
+/// `PTRACE_PEEKSIGINFO`: copies of pending signals in the order in which they came, as many as the arguments say and there
+/// are. What has been copied counts even if the rest finds no memory.
+async fn peek_signals(call: &Call, tracee: &Thread) -> SysResult {
+    /// Signals for the whole process.
+    const SHARED: u32 = 1;
+    let user = call.user();
+    // `struct ptrace_peeksiginfo_args`: where to begin; flags and how many.
+    let [start, flags_and_count]: [u64; 2] = user.read_value(call.argument(2)).await?;
+    let (flags, count) = (flags_and_count as u32, (flags_and_count >> 32) as u32);
+    let count = i32::try_from(count).map_err(|_| Errno::EINVAL)?;
+    if flags & !SHARED != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut at = call.argument(3);
+    for index in 0..u64::from(count.unsigned_abs()) {
+        let place = usize::try_from(start.saturating_add(index)).unwrap_or(usize::MAX);
+        let info = match flags & SHARED {
+            0 => tracee.signals.pending_at(place),
+            _ => tracee.process.signals.pending_at(place),
+        };
+        let Some(info) = info else { return Ok(index) };
+        let raw = info.encode();
+        if let Err(error) = user.write_bytes(at, raw.as_bytes()).await {
+            return if index == 0 { Err(error) } else { Ok(index) };
+        }
+        at += size_of::<RawSignalInfo>() as u64;
+    }
+    Ok(u64::from(count.unsigned_abs()))
 }
 
 /// Requests that move whole sets of registers.
