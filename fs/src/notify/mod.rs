@@ -188,7 +188,9 @@ pub fn event_at(location: &Location, events: Events) {
 #[cold]
 fn tell_both(inode: &Arc<dyn Inode>, at: Option<&Location>, events: Events) {
     let place = inode.place();
-    let mut news = News { events: with_kind(inode, events), cookie: 0, name: None };
+    // That it is opened to be executed is for fanotify alone.
+    let shown = events.difference(Events::OPEN_EXEC);
+    let mut news = News { events: with_kind(inode, shown), cookie: 0, name: None };
     let mut after = Aftermath::default();
     let mut registry = REGISTRY.lock();
     if let Some(place) = &place {
