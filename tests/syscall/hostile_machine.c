@@ -152,6 +152,38 @@ CASE(room_is_reserved_whole_or_not_at_all)
     CHECK_OK(umount("m"));
 }
 
+static void *reserve_three(void *file)
+{
+    return (void *)(intptr_t)(fallocate((int)(intptr_t)file, 0, 0, 3 * MIB) == 0 ? 0 : errno);
+}
+
+/* Two ask for three quarters each: whoever finds in the middle that the other has taken too much has nothing. */
+CASE(who_loses_the_race_for_room_keeps_none)
+{
+    scratch();
+    CHECK_OK(mkdir("m", 0755));
+    CHECK_OK(mount("none", "m", "tmpfs", 0, "size=4m"));
+    int files[2] = {open("m/a", O_RDWR | O_CREAT, 0644), open("m/b", O_RDWR | O_CREAT, 0644)};
+    for (int round = 0; round < 50; round++) {
+        pthread_t threads[2];
+        for (int i = 0; i < 2; i++)
+            CHECK_EQ(pthread_create(&threads[i], NULL, reserve_three, (void *)(intptr_t)files[i]), 0);
+        for (int i = 0; i < 2; i++) {
+            void *failure;
+            struct stat status;
+            CHECK_EQ(pthread_join(threads[i], &failure), 0);
+            CHECK((intptr_t)failure == 0 || (intptr_t)failure == ENOSPC);
+            CHECK_OK(fstat(files[i], &status));
+            CHECK_EQ(status.st_blocks, failure ? 0 : 3 * MIB / 512);
+        }
+        CHECK_OK(ftruncate(files[0], 0));
+        CHECK_OK(ftruncate(files[1], 0));
+    }
+    close(files[0]);
+    close(files[1]);
+    CHECK_OK(umount("m"));
+}
+
 CASE(names_count_as_inodes)
 {
     struct statfs before, after;

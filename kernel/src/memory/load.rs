@@ -33,7 +33,7 @@ const SECURE_STACK_ROOM: u64 = 8 << 20;
 /// Bytes that a signal frame needs besides the floating-point state, rounded up.
 const SIGNAL_FRAME_BYTES: u64 = 1536;
 /// Bytes of strings that are written before others have the core.
-const TURN: usize = 1 << 20;
+const TURN: usize = 1 << 17;
 
 /// A file that may be executed, as found by the process server, which has checked the right to.
 #[derive(Clone)]

@@ -14,7 +14,7 @@ use super::user::UserMemory;
 pub const LONGEST_STRING: usize = 131_072;
 /// Bytes that are read or written before others have the core, and as how many a string counts beside its
 /// own.
-const TURN: usize = 1 << 20;
+const TURN: usize = 1 << 17;
 const STRING_COST: usize = 256;
 
 /// How much of a list has been treated since others had the core.
@@ -26,7 +26,7 @@ pub(super) struct Turn {
 impl Turn {
     /// A string of so many bytes is next.
     pub(super) async fn string(&mut self, length: usize) {
-        if self.spent >= TURN {
+        if self.spent > 0 && self.spent + length > TURN {
             self.spent = 0;
             task::yield_now().await;
         }
@@ -83,6 +83,16 @@ impl StringList {
         self.bytes.push(0);
         self.count += 1;
         Ok(())
+    }
+
+    /// Makes room for `length` bytes. A list that is long already gets all that it may still need, up to `budget`
+    /// beyond that: growing step by step would copy megabytes in one turn.
+    fn make_room(&mut self, length: usize, budget: u64) -> Result<(), Errno> {
+        if self.bytes.len() < TURN || self.bytes.capacity() - self.bytes.len() >= length {
+            return Ok(());
+        }
+        let most = usize::try_from(budget).unwrap_or(usize::MAX).saturating_add(length);
+        self.bytes.try_reserve_exact(most).map_err(|_| Errno::ENOMEM)
     }
 
     /// Number of strings.
@@ -166,6 +176,7 @@ impl StringList {
             })?;
             *budget = budget.checked_sub(string.len() as u64 + 9).ok_or(Errno::E2BIG)?;
             turn.string(string.len()).await;
+            list.make_room(string.len() + 1, *budget)?;
             list.push(&string)?;
             at = at.checked_add(8).ok_or(Errno::EFAULT)?;
         }

@@ -19,7 +19,7 @@ use crate::process::{Capability, system, table};
 /// Random bytes that are made at a time.
 const RANDOM_PIECE: usize = 4096;
 /// Pages that can be copied while one of random bytes is made, roughly.
-const RANDOM_WORK: u64 = 16;
+const RANDOM_WORK: u64 = 32;
 /// Most bytes of one `getrandom`, as on Linux.
 const RANDOM_LIMIT: u64 = i32::MAX as u64;
 

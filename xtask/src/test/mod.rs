@@ -8,6 +8,7 @@
 //! | syscall | tests/syscall on Linux, then on Ferry with 1 and 2 cores, by every path; some under every lock scheme |
 //! | library | libferry and the crate `ferry`: on Linux, with a double of the kernel, and on Ferry |
 //! | shell | tests/shell by the same busybox on Linux and on Ferry |
+//! | polls | how many instructions a handler takes before it gives the core back |
 //! | run | what callers of `ferry run` rely on |
 //! | page | results in a real browser, where one is installed |
 //! | model | the model of caches and TLBs, on programs whose counts are known on paper |
@@ -32,6 +33,7 @@ mod library;
 mod model;
 mod nbd;
 mod page;
+mod polls;
 mod power;
 mod programs;
 mod report;
@@ -59,6 +61,7 @@ const STAGES: &[&str] = &[
     "syscall",
     "library",
     "shell",
+    "polls",
     "run",
     "disk",
     "page",
@@ -200,6 +203,7 @@ fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -
         "syscall"
             | "library"
             | "shell"
+            | "polls"
             | "run"
             | "disk"
             | "model"
@@ -219,6 +223,7 @@ fn run_stage(stage: &str, bench: &Bench, filter: &Filter, report: &mut Report) -
         "syscall" => syscall::run(bench, filter, report),
         "library" => library::run(bench, filter, report),
         "shell" => shell::run(bench, filter, report),
+        "polls" => polls::run(bench, filter, report),
         "run" => run::run(bench, filter, report),
         "disk" => disk::run(bench, filter, report),
         "page" => page::run(bench, filter, report),

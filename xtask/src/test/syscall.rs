@@ -165,7 +165,7 @@ fn report_configuration(report: &mut Report, configuration: Configuration, cases
 }
 
 /// Names of the built programs, such as `musl/io`; stress and fuzzer have stages of their own.
-fn programs(directory: &Path) -> Result<Vec<String>> {
+pub fn programs(directory: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for library in ["musl", "glibc"] {
         let entries = std::fs::read_dir(directory.join(library))

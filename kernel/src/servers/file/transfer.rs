@@ -542,7 +542,7 @@ async fn write_in_turn(
 
 /// Bytes that a call moves before it gives the core to others. Devices may have to make theirs.
 fn piece_of(file: &OpenFile) -> u64 {
-    if file.kind() == NodeKind::CharacterDevice { 64 << 10 } else { 1 << 20 }
+    if file.kind() == NodeKind::CharacterDevice { 32 << 10 } else { 1 << 20 }
 }
 
 /// Gives the core to others between two pieces of a long transfer. An error when it is to end early: the
