@@ -79,6 +79,19 @@ CASE(sizes_are_checked)
     CHECK_ERRNO(shmget(IPC_PRIVATE, (size_t)-1, 0600), EINVAL);
     CHECK_ERRNO(shmget(IPC_PRIVATE, (size_t)1 << 21, SHM_HUGETLB | 0600), ENOMEM);
     CHECK_ERRNO(shmget(0x5f0003, 0, 0600), ENOENT);
+    CHECK_ERRNO(shmget(IPC_PRIVATE, 0xfffffffffe000000, SHM_NORESERVE | 0600), EINVAL);
+}
+
+CASE(what_does_not_fit_into_an_address_space_takes_nothing_away)
+{
+    char *room = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(room != MAP_FAILED);
+    *room = 'r';
+    int id = shmget(IPC_PRIVATE, (size_t)1 << 62, SHM_NORESERVE | 0600);
+    CHECK(id >= 0);
+    CHECK(shmat(id, room, SHM_REMAP) == (void *)-1 && errno == ENOMEM);
+    CHECK_EQ(*room, 'r');
+    CHECK_OK(shmctl(id, IPC_RMID, 0));
 }
 
 CASE(attachments_are_counted)

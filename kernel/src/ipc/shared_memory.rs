@@ -174,7 +174,7 @@ pub fn get(
         segment.state.lock().permission.check(Wanted::of_flags(flags), credentials)?;
         return Ok(id);
     }
-    if size < 1 || size > ipc.limits.shmmax.get() {
+    if size < 1 || size > ipc.limits.shmmax.get() || i64::try_from(size).is_err() {
         return Err(Errno::EINVAL);
     }
     let pages = size.div_ceil(PAGE);

@@ -5,7 +5,7 @@ use abi::ipc::*;
 
 use crate::call::{Call, SysResult};
 use crate::ipc::shared_memory::{self, Named};
-use crate::memory::Place;
+use crate::memory::{Place, USER_END};
 use crate::servers::memory;
 
 /// `shmget(key, size, flags)`
@@ -33,7 +33,9 @@ pub async fn shmat(call: &Call) -> SysResult {
         &credentials,
     )?;
     if let Place::Fixed(start) = request.place {
-        memory::make_room(call, &mut change, start..start + request.length, &request).await?;
+        let end = start.checked_add(request.length).filter(|&end| end <= USER_END);
+        let range = start..end.ok_or(Errno::ENOMEM)?;
+        memory::make_room(call, &mut change, range, &request).await?;
     }
     change.space().map(request)
 }
@@ -41,7 +43,7 @@ pub async fn shmat(call: &Call) -> SysResult {
 /// `shmdt(address)`
 pub async fn shmdt(call: &Call) -> SysResult {
     let address = call.argument(0);
-    if !crate::memory::is_page_aligned(address) || address >= crate::memory::USER_END {
+    if !crate::memory::is_page_aligned(address) || address >= USER_END {
         return Err(Errno::EINVAL);
     }
     let change = call.thread.space().begin_change().await;
