@@ -51,6 +51,11 @@ fn describe(location: &Location, root: &Location) -> (Vec<u8>, bool, bool) {
         names.push(name);
         here = Location { mount: here.mount, inode: parent };
     }
+    (joined(&names), any_removed, reachable)
+}
+
+/// The path with these names, the last one first.
+fn joined(names: &[Arc<[u8]>]) -> Vec<u8> {
     let mut path = Vec::new();
     for name in names.iter().rev() {
         path.push(b'/');
@@ -59,7 +64,7 @@ fn describe(location: &Location, root: &Location) -> (Vec<u8>, bool, bool) {
     if path.is_empty() {
         path.push(b'/');
     }
-    (path, any_removed, reachable)
+    path
 }
 
 /// One line of `/proc/mounts`.
@@ -92,22 +97,15 @@ fn path_in_file_system(inode: &Arc<dyn Inode>) -> Vec<u8> {
         names.push(name);
         here = parent;
     }
-    let mut path = Vec::new();
-    for name in names.iter().rev() {
-        path.push(b'/');
-        path.extend_from_slice(name);
-    }
-    if path.is_empty() {
-        path.push(b'/');
-    }
+    let mut path = joined(&names);
     if any_removed {
         path.extend_from_slice(b"//deleted");
     }
     path
 }
 
-/// All mounts that a process with this root sees, lower ones first.
-pub fn list(root: &Location) -> Vec<MountLine> {
+/// The mount of this root and all below it, lower ones first.
+fn visible(root: &Location) -> Vec<Arc<Mount>> {
     let mut mounts: Vec<Arc<Mount>> = Vec::new();
     mounts.push(root.mount.clone());
     let mut next = 0;
@@ -116,6 +114,11 @@ pub fn list(root: &Location) -> Vec<MountLine> {
         mounts.extend(mount.children().into_iter().map(|(_, child)| child));
     }
     mounts
+}
+
+/// All mounts that a process with this root sees, lower ones first.
+pub fn list(root: &Location) -> Vec<MountLine> {
+    visible(root)
         .iter()
         .filter_map(|mount| {
             let (path, reachable) = path_of(&Location::root_of(mount), root);
@@ -136,16 +139,9 @@ pub fn list(root: &Location) -> Vec<MountLine> {
 
 /// The file system of a device number that a process with this root sees mounted.
 pub fn find_device(root: &Location, major: u32, minor: u32) -> Option<Arc<dyn FileSystem>> {
-    let mut mounts: Vec<Arc<Mount>> = Vec::new();
-    mounts.push(root.mount.clone());
-    let mut next = 0;
-    while let Some(mount) = mounts.get(next).cloned() {
-        let device = mount.file_system.device();
-        if (device_major(device), device_minor(device)) == (major, minor) {
-            return Some(mount.file_system.clone());
-        }
-        next += 1;
-        mounts.extend(mount.children().into_iter().map(|(_, child)| child));
-    }
-    None
+    let mut systems = visible(root).into_iter().map(|mount| mount.file_system.clone());
+    systems.find(|system| {
+        let device = system.device();
+        (device_major(device), device_minor(device)) == (major, minor)
+    })
 }
