@@ -15,15 +15,15 @@ use base::memory::Frame;
 use base::sync::{Mutex, Once, rank};
 use core::ops::Range;
 
-/// Is told about pages of files, and does what it is told before it returns, `gone` apart.
+/// Is told about pages of files. Each function gives the end of what it does in turns, if not all was done
+/// when it returned.
 pub struct Observer {
-    /// These pages are no longer the file's content; a range without end is what was cut off. Gives the end
-    /// of what is done in turns, if not all was done at once.
+    /// These pages are no longer the file's content; a range without end is what was cut off.
     pub gone: fn(InodeId, Range<u64>) -> Option<Arc<dyn Io>>,
     /// These pages are shown by other frames from now on. Private copies of them stay.
-    pub replaced: fn(InodeId, &BTreeMap<u64, Frame>),
+    pub replaced: fn(InodeId, BTreeMap<u64, Frame>) -> Option<Arc<dyn Io>>,
     /// The next write to these pages, in ascending order, through a shared mapping has to be seen.
-    pub protect: fn(InodeId, &[u64]),
+    pub protect: fn(InodeId, Arc<Vec<u64>>) -> Option<Arc<dyn Io>>,
 }
 
 static OBSERVER: Once<Observer> = Once::new();
@@ -42,7 +42,12 @@ const MOST_LOSSES: usize = 32;
 /// Tells the observer. Called with no lock held.
 pub(crate) fn pages_gone(inode: InodeId, pages: Range<u64>) {
     let Some(observer) = OBSERVER.get() else { return };
-    let Some(rest) = (observer.gone)(inode, pages) else { return };
+    if let Some(rest) = (observer.gone)(inode, pages) {
+        note_loss(rest);
+    }
+}
+
+fn note_loss(rest: Arc<dyn Io>) {
     let mut losses = LOSSES.here().lock();
     let forgotten =
         if losses.len() >= MOST_LOSSES { core::mem::take(&mut *losses) } else { Vec::new() };
@@ -79,17 +84,21 @@ impl Losses {
 }
 
 /// Tells the observer, if anybody else has one of these frames. Called with no lock held.
-pub(crate) fn pages_replaced(inode: InodeId, pages: &BTreeMap<u64, Frame>) {
+pub(crate) fn pages_replaced(inode: InodeId, pages: BTreeMap<u64, Frame>) {
     if pages.values().any(Frame::is_shared)
         && let Some(observer) = OBSERVER.get()
+        && let Some(rest) = (observer.replaced)(inode, pages)
     {
-        (observer.replaced)(inode, pages);
+        note_loss(rest);
     }
 }
 
-/// Tells the observer. Called with no lock held.
-pub(crate) fn protect(inode: InodeId, pages: &[u64]) {
-    if let Some(observer) = OBSERVER.get() {
-        (observer.protect)(inode, pages);
+/// Tells the observer, and waits until the next write to any of these pages will be seen. Called with no lock
+/// held.
+pub(crate) async fn protect(inode: InodeId, pages: &Arc<Vec<u64>>) {
+    if let Some(observer) = OBSERVER.get()
+        && let Some(rest) = (observer.protect)(inode, pages.clone())
+    {
+        rest.wait().end().await;
     }
 }

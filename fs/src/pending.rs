@@ -33,6 +33,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Wait {
     is_done: AtomicBool,
     queue: WaitQueue,
+    /// The last call that waited, by the number of its attempts.
+    waiter: AtomicU64,
 }
 
 impl Default for Wait {
@@ -44,7 +46,11 @@ impl Default for Wait {
 impl Wait {
     /// I/O that goes on.
     pub fn new() -> Wait {
-        Wait { is_done: AtomicBool::new(false), queue: WaitQueue::new() }
+        Wait {
+            is_done: AtomicBool::new(false),
+            queue: WaitQueue::new(),
+            waiter: AtomicU64::new(NOBODY),
+        }
     }
 
     /// Whether it has ended.
@@ -61,6 +67,12 @@ impl Wait {
     /// Waits for its end.
     pub async fn end(&self) {
         self.queue.wait_until(|| self.is_done().then_some(())).await;
+    }
+
+    /// Whether an earlier attempt of the call that runs on this core has waited for it, and no other call since.
+    pub fn is_own(&self) -> bool {
+        let call = RUNNING.here().load(Ordering::Relaxed);
+        call != NOBODY && self.waiter.load(Ordering::Relaxed) == call
     }
 }
 
@@ -85,6 +97,13 @@ static WANTED: PerCpu<Mutex<Vec<Arc<dyn Io>>>> =
 static FRESH_SINCE_NS: PerCpu<AtomicU64> =
     PerCpu::new([const { AtomicU64::new(u64::MAX) }; MAX_CPUS]);
 
+/// The number of no call.
+const NOBODY: u64 = 0;
+/// The number of the next call that repeats itself.
+static NEXT: AtomicU64 = AtomicU64::new(NOBODY + 1);
+/// The call that makes a repeated attempt on each core.
+static RUNNING: PerCpu<AtomicU64> = PerCpu::new([const { AtomicU64::new(NOBODY) }; MAX_CPUS]);
+
 /// Leaves the I/O that an operation waits for; gives the error to answer with.
 pub fn wanted(io: Arc<dyn Io>) -> Errno {
     let mut slot = WANTED.here().lock();
@@ -105,6 +124,7 @@ pub fn fresh_since_ns() -> u64 {
 
 /// What a call that repeats itself keeps between its attempts.
 pub struct Attempts {
+    number: u64,
     begun_ns: u64,
     count: usize,
     /// Handles that were waited for; they stay alive until the call ends.
@@ -120,7 +140,8 @@ impl Default for Attempts {
 impl Attempts {
     /// After the first attempt, which wanted I/O.
     pub fn new() -> Attempts {
-        Attempts { begun_ns: time::now_ns(), count: 0, held: Vec::new() }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Attempts { number, begun_ns: time::now_ns(), count: 0, held: Vec::new() }
     }
 
     /// Waits for what the last attempt wanted. `EIO` after far too many attempts.
@@ -135,6 +156,9 @@ impl Attempts {
             return Ok(());
         }
         for io in &wanted {
+            io.wait().waiter.store(self.number, Ordering::Relaxed);
+        }
+        for io in &wanted {
             io.wait().end().await;
         }
         // What earlier attempts fetched has been taken by now, or is not wanted any more.
@@ -145,10 +169,11 @@ impl Attempts {
 
     /// Makes an attempt.
     pub fn during<R>(&self, attempt: impl FnOnce() -> R) -> R {
-        let slot = FRESH_SINCE_NS.here();
-        let before = slot.swap(self.begun_ns, Ordering::Relaxed);
+        let since_before = FRESH_SINCE_NS.here().swap(self.begun_ns, Ordering::Relaxed);
+        let call_before = RUNNING.here().swap(self.number, Ordering::Relaxed);
         let result = attempt();
-        FRESH_SINCE_NS.here().store(before, Ordering::Relaxed);
+        FRESH_SINCE_NS.here().store(since_before, Ordering::Relaxed);
+        RUNNING.here().store(call_before, Ordering::Relaxed);
         result
     }
 }

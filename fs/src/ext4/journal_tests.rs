@@ -3,7 +3,7 @@
 use super::tests::{check, disk_of, image, make, mounted, read, write};
 use super::*;
 use crate::inode::{AttributeChange, Inode, NewContent, NewNode};
-use crate::pending::complete;
+use crate::pending::{Attempts, complete};
 use base::task::block_on_host;
 
 /// The error of making a file.
@@ -134,6 +134,31 @@ fn a_journal_that_is_full_is_emptied_whatever_comes_next() {
             }
         }
         drop((root, files));
+        complete(|| file_system.close()).await.unwrap();
+    });
+    check(path, &disk);
+}
+
+/// What somebody else waited for says nothing about what was written after it.
+#[test]
+fn fsync_is_answered_by_a_flush_that_came_after_it() {
+    let path = image("two-fsyncs", 16);
+    let disk = disk_of(&path);
+    block_on_host(async {
+        let file_system = mounted(&disk).await;
+        let root = file_system.root();
+        let file = make(&root, "file", NewContent::Regular).await;
+        write(&file, 0, b"first").await;
+        assert_eq!(file.sync(), Err(Errno::EIOCBQUEUED));
+        let mut slow = Attempts::new();
+        slow.wait().await.unwrap();
+        // The answer is there, and its caller does not come for it.
+        write(&file, 0, b"later").await;
+        let (_, flushes) = disk.counts();
+        fsync(&file).await.unwrap();
+        assert!(disk.counts().1 > flushes);
+        assert_eq!(slow.during(|| file.sync()), Ok(()));
+        drop((root, file));
         complete(|| file_system.close()).await.unwrap();
     });
     check(path, &disk);

@@ -34,7 +34,7 @@ impl MemoryDisk {
         })
     }
 
-    fn counts(&self) -> (u64, u64) {
+    pub(super) fn counts(&self) -> (u64, u64) {
         *self.counts.lock().unwrap()
     }
 

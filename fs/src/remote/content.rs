@@ -33,6 +33,17 @@ pub(super) const PART: usize = 64 << 10;
 /// Most bytes that wait to be sent for one file.
 pub(super) const MOST_QUEUED: usize = 4 << 20;
 
+/// How far what was written has to have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// What is in the queue has arrived.
+    Queue,
+    /// So has what was written through mappings.
+    Mappings,
+    /// All of it is durable.
+    Durable,
+}
+
 /// What is cached of a file's content, and what is on its way.
 #[derive(Default)]
 pub struct Content {
@@ -41,6 +52,8 @@ pub struct Content {
     pub(super) dirty: BTreeSet<u64>,
     /// How many are just writing pages back that are no longer among the dirty ones.
     pub(super) cleaning: usize,
+    /// A task that writes pages back has been started and has not ended.
+    pub(super) is_cleaned_soon: bool,
     /// A task waits for dirty pages to be old.
     pub(super) is_aging: bool,
     /// When the first of the dirty pages became dirty, on the clock of `time::now_ns`.
@@ -75,7 +88,7 @@ impl Content {
 
     /// Whether something was written that has not arrived.
     pub fn is_writing(&self) -> bool {
-        self.is_sending || !self.queue.is_empty()
+        self.is_sending || !self.queue.is_empty() || self.cleaning > 0
     }
 
     /// A write was lost.
@@ -189,7 +202,7 @@ impl Node {
             tree::insert(&mut old, page, frame);
         }
         drop(state);
-        mapped::pages_replaced(self.id(), &old);
+        mapped::pages_replaced(self.id(), old);
         true
     }
 
@@ -233,26 +246,32 @@ impl Node {
         Ok(place.get_or_insert(handle).clone())
     }
 
-    /// Waits until what was written has arrived, and with `sync` until it is durable.
-    pub(super) fn settle(&self, sync: bool) -> Result<(), Errno> {
+    /// Waits until what was written has arrived, as far as `end` says.
+    pub(super) fn settle(&self, end: Arrival) -> Result<(), Errno> {
         let (is_writing, writer) = {
-            let state = self.state.lock();
-            (state.content.is_writing(), state.content.writer.clone())
+            let content = &self.state.lock().content;
+            let is_writing =
+                content.is_writing() || (end != Arrival::Queue && !content.dirty.is_empty());
+            (is_writing, content.writer.clone())
         };
+        let is_durable = end == Arrival::Durable;
         let writer = match writer {
             Some(writer) => writer,
             // Its names and attributes may have changed, which its volume keeps.
-            None if sync && self.remote.server.is_ours_alone() => self.handle(),
+            None if is_durable && self.remote.server.is_ours_alone() => self.handle(),
             None => return Ok(()),
         };
-        if !is_writing && !sync {
+        if !is_writing && !is_durable {
             return Ok(());
         }
-        let question = Question::Written { node: self.number, sync };
+        let question = Question::Written { node: self.number, end };
         let node = self.itself.upgrade().ok_or(Errno::EIO)?;
         let wait = |client: super::Server| async move {
+            if end != Arrival::Queue {
+                node.write_back().await?;
+            }
             node.written().await;
-            if sync {
+            if is_durable {
                 client.sync(&writer).await?;
             }
             Ok(Found::Nothing)
@@ -287,7 +306,7 @@ impl Node {
         let Some(&last) = missing.last() else { return Ok(()) };
         if is_writing {
             // What is read must have what was written.
-            self.settle(false)?;
+            self.settle(Arrival::Queue)?;
         }
         let handle = match self.open_handle(false) {
             // Made by this kernel, and not readable by the user that serves: it is open for both.
@@ -435,7 +454,7 @@ impl Node {
         }
         let writer = self.open_handle(true)?;
         if self.state.lock().content.queued >= MOST_QUEUED {
-            self.settle(false)?;
+            self.settle(Arrival::Queue)?;
         }
         if dirty::is_too_much() {
             self.remote.wait_for_room()?;
@@ -496,7 +515,7 @@ impl Node {
         if is_kept || self.remote.free_bytes() >= length {
             return Ok(length);
         }
-        self.settle(false)?;
+        self.settle(Arrival::Queue)?;
         match self.remote.free_bytes() {
             free if free >= length => Ok(length),
             free if free >= PAGE => Ok(free - free % PAGE),
@@ -554,8 +573,8 @@ impl Node {
         content.has_lost(error);
         let dropped = content.take_pages();
         drop(state);
-        mapped::pages_replaced(self.id(), &dropped);
-        drop((lost, dropped));
+        mapped::pages_replaced(self.id(), dropped);
+        drop(lost);
         self.arrived.wake_all();
     }
 
@@ -586,7 +605,7 @@ impl Node {
                 dropped = state.content.take_pages();
             }
             drop(state);
-            mapped::pages_replaced(self.id(), &dropped);
+            mapped::pages_replaced(self.id(), dropped);
         }
         // Whatever the server now says of size and time is that of these pages.
         let handle = self.handle();

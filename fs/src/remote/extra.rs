@@ -1,6 +1,6 @@
 //! What inodes have besides names and bytes in order: extended attributes, holes, and no name at all.
 
-use super::content::PAGE;
+use super::content::{Arrival, PAGE};
 use super::{Found, Node, Owner, Question};
 use crate::inode::{ExtendedAttributes, NewNode};
 use crate::mapped;
@@ -102,12 +102,12 @@ impl Node {
             return Err(Errno::EINVAL);
         }
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
-        let writer = self.itself.upgrade().ok_or(Errno::EIO)?;
-        writer.write_back();
+        let node = self.itself.upgrade().ok_or(Errno::EIO)?;
         let handle = self.handle();
-        let (node, available) = (writer, self.remote.free_bytes());
+        let available = self.remote.free_bytes();
         let question = Question::Allocate { node: self.number, flags, offset, length };
         let found = self.remote.ask(question, |server| async move {
+            node.write_back().await?;
             node.written().await;
             server.allocate(&handle, flags, offset..end, available).await?;
             let attributes = server.attributes(&handle).await?;
@@ -127,8 +127,7 @@ impl Node {
         };
         drop(state);
         self.remote.count_dirty(old.1);
-        mapped::pages_replaced(self.id(), &old.0);
-        drop(old);
+        mapped::pages_replaced(self.id(), old.0);
         self.found(None, &attributes);
         Ok(length)
     }
@@ -143,8 +142,7 @@ impl Node {
             return Ok(if hole { size } else { offset });
         }
         // What was written is no hole, wherever it is.
-        self.itself.upgrade().ok_or(Errno::EIO)?.write_back();
-        self.settle(false)?;
+        self.settle(Arrival::Mappings)?;
         let handle = self.handle();
         let question = Question::Seek { node: self.number, offset, hole };
         let found = self.remote.ask(question, |server| async move {

@@ -1,5 +1,6 @@
 //! The operations of inodes of a share.
 
+use super::content::Arrival;
 use super::server::{Change, NewTime, is_plain_name};
 use super::{Found, Made, Node, Owner, Question};
 use crate::file::File;
@@ -153,8 +154,7 @@ impl Inode for Node {
 
     fn sync(&self) -> Result<(), Errno> {
         self.take_error()?;
-        self.itself()?.write_back();
-        let settled = self.settle(true);
+        let settled = self.settle(Arrival::Durable);
         if settled == Err(Errno::EIOCBQUEUED) {
             return settled;
         }

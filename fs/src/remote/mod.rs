@@ -45,7 +45,7 @@ use crate::inode::{
 };
 use crate::listing::Entry;
 use crate::metadata::NodeKind;
-use crate::pending::{self, Answer};
+use crate::pending::{self, Answer, Io};
 use abi::Errno;
 use abi::fs::{AllocateFlags, RenameFlags, XattrFlags};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -58,7 +58,7 @@ use base::heap::tree;
 use base::memory::Frame;
 use base::sync::{Mutex, rank};
 use base::{task, time};
-use content::PAGE;
+use content::{Arrival, PAGE};
 use core::future::Future;
 use core::sync::atomic::{AtomicU64, Ordering};
 use nine::Client;
@@ -98,8 +98,8 @@ enum Question {
     Open { node: u64, writes: bool },
     /// Pages of a chunk.
     Read { node: u64, chunk: u64 },
-    /// What was written has arrived; with `sync`, it is durable.
-    Written { node: u64, sync: bool },
+    /// What was written has arrived.
+    Written { node: u64, end: Arrival },
     /// Numbers of the file system.
     Statistics,
     /// Everything that was written has arrived.
@@ -165,6 +165,11 @@ impl Question {
         )
     }
 
+    /// Whether its answer is about what was done before it was asked, so that an earlier caller's says too little.
+    fn is_about_the_past(&self) -> bool {
+        matches!(self, Question::Written { .. } | Question::AllWritten)
+    }
+
     /// Whether it changes what is known of this inode.
     fn changes(&self, number: u64) -> bool {
         match self {
@@ -179,6 +184,15 @@ impl Question {
             _ => false,
         }
     }
+}
+
+/// Waits until what was written to these files has arrived, through mappings too.
+async fn arrival(writers: Vec<Arc<Node>>) -> Result<(), Errno> {
+    for node in writers {
+        node.write_back().await?;
+        node.written().await;
+    }
+    Ok(())
 }
 
 /// What a question found.
@@ -238,7 +252,11 @@ impl Remote {
         let answer = {
             let mut shared = self.shared.lock();
             shared.asked.retain(|(_, answer)| answer.strong_count() > 0);
-            let known = shared.asked.iter().position(|(other, _)| *other == question);
+            let is_answer = |(other, answer): &(Question, Weak<Answer<Outcome>>)| {
+                let is_own = || answer.upgrade().is_some_and(|answer| answer.wait().is_own());
+                *other == question && (!question.is_about_the_past() || is_own())
+            };
+            let known = shared.asked.iter().position(is_answer);
             match known {
                 Some(index) => {
                     let answer = shared.asked.get(index).and_then(|(_, answer)| answer.upgrade());
@@ -421,11 +439,11 @@ impl RemoteFs {
     /// Files of which something is on its way.
     fn writers(&self) -> Vec<Arc<Node>> {
         let nodes = self.remote.nodes().into_iter();
-        let written = |node: &Arc<Node>| {
-            node.write_back();
-            node.is_writing()
+        let is_written = |node: &Arc<Node>| {
+            let content = &node.state.lock().content;
+            content.is_writing() || !content.dirty.is_empty()
         };
-        nodes.filter(written).collect()
+        nodes.filter(is_written).collect()
     }
 
     /// The file system of one file that a bare disk is, and that file.
@@ -521,9 +539,7 @@ impl FileSystem for RemoteFs {
             return Ok(());
         }
         let wait = |server: Server| async move {
-            for node in writers {
-                node.written().await;
-            }
+            arrival(writers).await?;
             server.flush().await?;
             Ok(Found::Nothing)
         };
@@ -532,7 +548,7 @@ impl FileSystem for RemoteFs {
 
     fn write_back(&self) {
         for node in self.remote.nodes() {
-            node.write_back();
+            node.write_back_soon();
         }
     }
 
@@ -564,9 +580,7 @@ impl FileSystem for RemoteFs {
         }
         let writers = self.writers();
         let wait = |server: Server| async move {
-            for node in writers {
-                node.written().await;
-            }
+            arrival(writers).await?;
             server.close().await?;
             Ok(Found::Nothing)
         };
@@ -580,9 +594,7 @@ impl FileSystem for RemoteFs {
     fn set_read_only(&self, is_read_only: bool) -> Result<(), Errno> {
         let writers = self.writers();
         let wait = |server: Server| async move {
-            for node in writers {
-                node.written().await;
-            }
+            arrival(writers).await?;
             server.set_read_only(is_read_only).await?;
             Ok(Found::Nothing)
         };

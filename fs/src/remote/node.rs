@@ -128,8 +128,9 @@ impl Node {
         let was_cut = attributes.metadata.size < before.size;
         drop(state);
         drop(old);
-        mapped::pages_replaced(self.id(), &dropped);
-        if was_cut && !dropped.is_empty() {
+        let has_dropped = !dropped.is_empty();
+        mapped::pages_replaced(self.id(), dropped);
+        if was_cut && has_dropped {
             let pages = base::memory::PAGE_SIZE as u64;
             mapped::pages_gone(self.id(), attributes.metadata.size.div_ceil(pages)..u64::MAX);
         }

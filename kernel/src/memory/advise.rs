@@ -6,7 +6,7 @@
 use abi::Errno;
 use abi::memory::{Advice, Protection};
 use alloc::collections::BTreeMap;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use base::memory::{Frame, PageRights, VirtAddr};
 use core::ops::Range;
@@ -226,47 +226,44 @@ impl AddressSpace {
         next
     }
 
-    /// Takes pages of an inode out that are mapped as these frames; private copies of them stay.
-    pub fn release_source_pages(&self, inode: InodeId, pages: &BTreeMap<u64, Frame>) {
+    /// Takes pages of an inode out that are mapped as these frames, wherever they are mapped from address `from`
+    /// on; private copies of them stay. Returns where the rest begins, if one part was not all.
+    pub fn release_source_part(
+        &self,
+        inode: InodeId,
+        pages: &BTreeMap<u64, Frame>,
+        from: u64,
+    ) -> Option<u64> {
         let mut inner = self.lock();
-        let mut found = Vec::new();
-        for (range, first_page) in inner.parts_of(inode, false) {
-            let indices = first_page..first_page + (range.end - range.start) / PAGE;
-            for (index, frame) in pages.range(indices) {
-                let page = range.start + (index - first_page) * PAGE;
-                let state = inner.table.peek(VirtAddr(page));
-                if state.is_some_and(|state| state.frame == frame.address()) {
-                    found.push(page);
-                }
+        let within = |indices| pages.range(indices).map(|(&index, _)| index);
+        let (shown, next) = inner.shown_part(inode, false, from, within);
+        for (page, index) in shown {
+            let frame = pages.get(&index).map(Frame::address);
+            let state = inner.table.peek(VirtAddr(page));
+            if state.is_some_and(|state| Some(state.frame) == frame) {
+                inner.take_pages(page..page + PAGE);
             }
         }
-        for page in found {
-            inner.take_pages(page..page + PAGE);
-        }
-        drop(inner);
-        for copy in self.copies().iter().filter_map(Weak::upgrade) {
-            copy.release_source_pages(inode, pages);
-        }
+        next
     }
 
-    /// Has the next write to these pages of an inode, in ascending order, through a shared mapping announced.
-    pub fn protect_source_pages(&self, inode: InodeId, pages: &[u64]) {
+    /// Has the next write to these pages of an inode, in ascending order, through a shared mapping announced,
+    /// wherever they are mapped from address `from` on. Returns where the rest begins, if one part was not all.
+    pub fn protect_source_part(&self, inode: InodeId, pages: &[u64], from: u64) -> Option<u64> {
         let mut inner = self.lock();
-        for (range, first_page) in inner.parts_of(inode, true) {
-            let end = first_page + (range.end - range.start) / PAGE;
-            let from = pages.partition_point(|&index| index < first_page);
-            let wanted = pages.get(from..).unwrap_or_default();
-            for index in wanted.iter().take_while(|&&index| index < end) {
-                let page = VirtAddr(range.start + (index - first_page) * PAGE);
-                if let Some(state) = inner.table.peek(page).filter(|state| state.rights.write) {
-                    inner.table.set_rights(page, PageRights { write: false, ..state.rights });
-                }
+        let within = |indices: Range<u64>| {
+            let first = pages.partition_point(|&index| index < indices.start);
+            let rest = pages.get(first..).unwrap_or_default();
+            rest.iter().copied().take_while(move |&index| index < indices.end)
+        };
+        let (shown, next) = inner.shown_part(inode, true, from, within);
+        for (page, _) in shown {
+            let page = VirtAddr(page);
+            if let Some(state) = inner.table.peek(page).filter(|state| state.rights.write) {
+                inner.table.set_rights(page, PageRights { write: false, ..state.rights });
             }
         }
-        drop(inner);
-        for copy in self.copies().iter().filter_map(Weak::upgrade) {
-            copy.protect_source_pages(inode, pages);
-        }
+        next
     }
 
     /// Whether a program may write to a file through a shared mapping here, or gain the right to.
@@ -382,18 +379,39 @@ impl Change {
 }
 
 impl Inner {
-    /// The areas that show pages of an inode, with the page that each begins with.
-    fn parts_of(&self, inode: InodeId, only_shared: bool) -> Vec<(Range<u64>, u64)> {
-        let mut parts = Vec::new();
-        for (start, area) in self.areas.iter() {
-            if let Backing::Object { object, first_page } = &area.backing
-                && !(only_shared && area.is_private())
-                && object.source.content() == inode
-            {
-                parts.push((start..area.end, *first_page));
+    /// Addresses from `from` on that show pages of an inode, and which: those that `within` gives of a range. Also
+    /// where the rest begins, if one part was not all.
+    fn shown_part<I: Iterator<Item = u64>>(
+        &self,
+        inode: InodeId,
+        only_shared: bool,
+        from: u64,
+        within: impl Fn(Range<u64>) -> I,
+    ) -> (Vec<(u64, u64)>, Option<u64>) {
+        let mut shown = Vec::new();
+        let mut left = 4 * PAGES_AT_ONCE;
+        for (start, area) in self.areas.overlapping(from..u64::MAX) {
+            let from = start.max(from);
+            if left == 0 {
+                return (shown, Some(from));
+            }
+            left -= 1;
+            let Backing::Object { object, first_page } = &area.backing else { continue };
+            if (only_shared && area.is_private()) || object.source.content() != inode {
+                continue;
+            }
+            let indices =
+                first_page + (from - start) / PAGE..first_page + (area.end - start) / PAGE;
+            for index in within(indices) {
+                let page = start + (index - first_page) * PAGE;
+                if left == 0 {
+                    return (shown, Some(page));
+                }
+                left -= 1;
+                shown.push((page, index));
             }
         }
-        parts
+        (shown, None)
     }
 
     fn drop_pages(&mut self, range: Range<u64>, advice: Advice) -> Result<(), Errno> {

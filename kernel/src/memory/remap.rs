@@ -8,7 +8,7 @@
 //! While pages move, both ranges are mapped and in motion. Tables that are missing undo the move.
 
 use abi::Errno;
-use base::memory::VirtAddr;
+use base::memory::{PageRights, VirtAddr};
 use core::ops::Range;
 
 use super::area::{Area, AreaFlags};
@@ -256,6 +256,17 @@ impl Inner {
     }
 
     fn move_pages(&mut self, from: Range<u64>, to: u64) -> Result<(), Errno> {
+        if self
+            .areas
+            .find(from.start)
+            .is_some_and(|(_, area)| area.flags.contains(AreaFlags::TRACKED))
+        {
+            // Who protects pages that are written back goes through the areas in turns, and finds these at neither
+            // address. Their next write is announced anew.
+            self.table.update_range(VirtAddr(from.start)..VirtAddr(from.end), |_, state| {
+                (PageRights { write: false, ..state.rights }, state.software)
+            });
+        }
         self.table.move_range(VirtAddr(from.start)..VirtAddr(from.end), VirtAddr(to))?;
         self.move_pinned(from, to);
         Ok(())

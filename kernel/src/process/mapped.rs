@@ -6,6 +6,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::future::Future;
 use core::ops::Range;
 use core::pin::pin;
@@ -24,8 +25,11 @@ use crate::memory::AddressSpace;
 use crate::signal::killable;
 
 /// What files tell of their pages.
-pub(super) const OBSERVER: Observer =
-    Observer { gone: pages_gone, replaced: pages_replaced, protect };
+pub(super) const OBSERVER: Observer = Observer {
+    gone: |inode, pages| carry_out(inode, Order::Gone(pages)),
+    replaced: |inode, pages| carry_out(inode, Order::Replaced(pages)),
+    protect: |inode, pages| carry_out(inode, Order::Protect(pages)),
+};
 
 /// Processes that are asked in one turn.
 const ASKED_AT_ONCE: usize = 64;
@@ -33,21 +37,45 @@ const ASKED_AT_ONCE: usize = 64;
 /// How often it is looked who became known meanwhile.
 const ROUNDS: usize = 16;
 
-/// The end of a loss that goes in turns.
-struct Loss(Wait);
+/// What all address spaces are to do with pages of a file.
+enum Order {
+    /// A file has lost these pages.
+    Gone(Range<u64>),
+    /// These pages are other frames from now on.
+    Replaced(BTreeMap<u64, Frame>),
+    /// The next write to these pages through a shared mapping has to be seen.
+    Protect(Arc<Vec<u64>>),
+}
 
-impl Io for Loss {
-    fn wait(&self) -> &Wait {
-        &self.0
+impl Order {
+    /// One part of the work in one address space, from an address on. Returns where the rest begins.
+    fn part(&self, space: &AddressSpace, inode: InodeId, from: u64) -> Option<u64> {
+        match self {
+            Order::Gone(pages) => space.drop_source_part(inode, pages, from),
+            Order::Replaced(pages) => space.release_source_part(inode, pages, from),
+            Order::Protect(pages) => space.protect_source_part(inode, pages, from),
+        }
     }
 }
 
-/// Ends a loss, whatever becomes of the task that takes the pages out.
-struct End(Arc<Loss>);
+/// An order that goes in turns.
+struct Turns {
+    order: Order,
+    end: Wait,
+}
+
+impl Io for Turns {
+    fn wait(&self) -> &Wait {
+        &self.end
+    }
+}
+
+/// Ends an order, whatever becomes of the task that carries it out.
+struct End(Arc<Turns>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.0.finish();
+        self.0.end.finish();
     }
 }
 
@@ -60,29 +88,27 @@ pub async fn settled(thread: &Thread) {
     }
 }
 
-/// A file has lost these pages: they are out of all mappings when this returns, or when the work ends that it
-/// gives.
-fn pages_gone(inode: InodeId, pages: Range<u64>) -> Option<Arc<dyn Io>> {
+/// All address spaces have carried out the order when this returns, or when the work ends that it gives.
+fn carry_out(inode: InodeId, order: Order) -> Option<Arc<dyn Io>> {
     let mut turn = Context::from_waker(Waker::noop());
-    let mut work = pin!(take_out(inode, pages.clone()));
-    if work.as_mut().poll(&mut turn).is_ready() {
+    if pin!(ask_all(inode, &order)).poll(&mut turn).is_ready() {
         return None;
     }
-    let loss = Arc::new(Loss(Wait::new()));
-    let end = End(loss.clone());
+    let turns = Arc::new(Turns { order, end: Wait::new() });
+    let end = End(turns.clone());
     let is_started = task::spawn(CpuId::current(), async move {
-        let _end = end;
-        take_out(inode, pages).await;
+        ask_all(inode, &end.0.order).await;
     });
     if is_started.is_ok() {
-        return Some(loss);
+        return Some(turns);
     }
     // Without memory for the task it is one long turn.
+    let mut work = pin!(ask_all(inode, &turns.order));
     while work.as_mut().poll(&mut turn).is_pending() {}
     None
 }
 
-async fn take_out(inode: InodeId, pages: Range<u64>) {
+async fn ask_all(inode: InodeId, order: &Order) {
     // A child that became known meanwhile was perhaps neither in the list nor a copy of its parent's any
     // more when the parent was asked. Who became known after that was asked with the parent.
     let (mut known, mut asked) = (0, 0);
@@ -94,9 +120,9 @@ async fn take_out(inode: InodeId, pages: Range<u64>) {
         known = before;
         for process in table::processes() {
             if let Some(space) = process.find_thread(|thread| Some(thread.space())) {
-                drop_pages(&space, inode, &pages).await;
+                ask(inode, order, &space).await;
                 for copy in space.copies().iter().filter_map(Weak::upgrade) {
-                    drop_pages(&copy, inode, &pages).await;
+                    ask(inode, order, &copy).await;
                 }
             }
             asked += 1;
@@ -107,39 +133,11 @@ async fn take_out(inode: InodeId, pages: Range<u64>) {
     }
 }
 
-async fn drop_pages(space: &AddressSpace, inode: InodeId, pages: &Range<u64>) {
-    let mut at = 0;
-    while let Some(next) = space.drop_source_part(inode, pages, at) {
-        at = next;
+async fn ask(inode: InodeId, order: &Order, space: &AddressSpace) {
+    let mut from = 0;
+    while let Some(next) = order.part(space, inode, from) {
+        from = next;
         task::yield_now().await;
-    }
-}
-
-/// These pages of a file are other frames from now on.
-fn pages_replaced(inode: InodeId, pages: &BTreeMap<u64, Frame>) {
-    for_each_space(|space| space.release_source_pages(inode, pages));
-}
-
-/// The next write to these pages through a shared mapping has to be seen.
-fn protect(inode: InodeId, pages: &[u64]) {
-    for_each_space(|space| space.protect_source_pages(inode, pages));
-}
-
-fn for_each_space(act: impl Fn(&AddressSpace)) {
-    // A child that became known meanwhile was perhaps neither in the list nor a copy of its parent's any
-    // more when the parent was asked. Who became known after that was asked with the parent.
-    let mut known = 0;
-    for _ in 0..2 {
-        let before = table::counts().created;
-        if before == known {
-            return;
-        }
-        known = before;
-        for process in table::processes() {
-            if let Some(space) = process.find_thread(|thread| Some(thread.space())) {
-                act(&space);
-            }
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use abi::Errno;
 use abi::memory::Advice;
 use alloc::string::String;
+use base::memory::VirtAddr;
 
 #[test]
 fn mappings_go_top_down_and_a_free_wish_is_granted() {
@@ -329,4 +330,34 @@ fn everything_is_freed_with_the_space() {
     // Other tests run at the same time and hold frames, but never as many as this one had.
     let after = base::memory::reserve::available();
     assert!(after + 250 > before, "{} frames are lost", before - after);
+}
+
+#[test]
+fn pages_that_are_written_back_are_protected_in_parts_wherever_they_are_mapped() {
+    const PAGES: u64 = 1500;
+    let space = space();
+    let object = shared_object(PAGES);
+    let views = [0, 1].map(|_| map_object(&space, &object, PAGES, true));
+    let mut pages = Vec::new();
+    for index in 0..PAGES {
+        for start in views {
+            write(&space, start + index * PAGE, b"x");
+        }
+        if index % 3 > 0 {
+            pages.push(index);
+        }
+    }
+    let (mut from, mut parts) = (0, 1);
+    while let Some(next) = space.protect_source_part(object.source.content(), &pages, from) {
+        assert!(next > from);
+        (from, parts) = (next, parts + 1);
+    }
+    assert_eq!(parts, 2);
+    let inner = space.lock();
+    for start in views {
+        for index in 0..PAGES {
+            let state = inner.table.peek(VirtAddr(start + index * PAGE)).unwrap();
+            assert_eq!(state.rights.write, index % 3 == 0, "page {index}");
+        }
+    }
 }
