@@ -5,6 +5,7 @@
 //! mount, so that going through it again does not wait; every write goes to the disk before it is answered.
 
 use super::journal::Journal;
+use super::mend::Places;
 use super::times::FixedTime;
 use crate::block::BlockDevice;
 use abi::Errno;
@@ -51,6 +52,7 @@ pub struct DiskIo {
     /// Reads that the operation under way may still make: what an image says may lead in a circle.
     reads_left: Arc<AtomicU64>,
     journal: Arc<Journal>,
+    places: Option<Arc<Places>>,
 }
 
 fn failed(error: Errno) -> Ext4Error {
@@ -87,7 +89,13 @@ impl DiskIo {
         let lines = Lines { bytes: BTreeMap::new(), order: VecDeque::new(), most };
         let lines = Arc::new(Mutex::new(&rank::REMOTE_FILES, lines));
         let reads_left = Arc::new(AtomicU64::new(most_reads(device.size())));
-        DiskIo { device, lines, in_a_row: 0, reads_left, journal }
+        DiskIo { device, lines, in_a_row: 0, reads_left, journal, places: None }
+    }
+
+    /// Knows from now on where metadata lies that has to be mended. On the fibre.
+    pub fn with_places(mut self) -> DiskIo {
+        self.places = Places::of(&self).map(Arc::new);
+        self
     }
 
     /// Whether the journal on the disk is kept.
@@ -210,6 +218,8 @@ impl BlockIo for DiskIo {
         self.check_journal()?;
         let offset = self.range(sector, buffer.len())?;
         self.in_a_row = 0;
+        let mended = self.places.as_ref().and_then(|places| places.mended(offset, buffer));
+        let buffer = mended.as_deref().unwrap_or(buffer);
         let mut result = Ok(());
         {
             let (disk, start) = self.device.disk();
@@ -222,8 +232,9 @@ impl BlockIo for DiskIo {
                 at += part.len() as u64;
             }
         }
-        if result.is_err() {
-            self.journal.write_failed();
+        match result {
+            Ok(()) => self.journal.has_written(buffer.len()),
+            Err(_) => self.journal.write_failed(),
         }
         let keeps = result.is_ok() && self.is_cachable(offset, buffer.len());
         let mut lines = self.lines.lock();

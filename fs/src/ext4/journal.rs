@@ -9,12 +9,18 @@ use super::{Mounted, Volume, errno};
 use crate::block::BlockDevice;
 use crate::mount;
 use abi::Errno;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use rsext4::{Ext4Error, Ext4ErrorKind, FileName};
 
 /// Operations between two looks at the room in the journal. Each dirties at most one block outside of a handle, and the
 /// handle that looks asks for more room than so many blocks.
 const LOOK_EVERY: u32 = 32;
+/// Bytes of a transaction at which it is committed. The crate copies all of it at the beginning of each handle, three or
+/// four times per file: without a limit a transaction grows to a third of the journal, and a file in a large directory costs
+/// so many copies.
+const MOST_IN_TRANSACTION: u64 = 192 << 10;
+/// Bytes that a change adds to a transaction, before one has been committed.
+const FIRST_GUESS: u64 = 4096;
 
 /// Whether the journal of a volume is kept.
 #[derive(Default)]
@@ -28,6 +34,12 @@ pub struct Journal {
     has_freed: AtomicBool,
     /// Operations since the room in the journal was looked at.
     since_look: AtomicU32,
+    /// Changes since the last commit.
+    changes: AtomicU64,
+    /// Bytes that a change added to the last transaction; 0 before there was one.
+    bytes_each: AtomicU64,
+    /// Bytes written to the disk.
+    written: AtomicU64,
 }
 
 /// Begins a transaction's handle that changes nothing. The crate commits and checkpoints at the beginning of a handle, as
@@ -59,15 +71,49 @@ impl Journal {
     }
 
     fn commit_all(&self, mounted: &mut Mounted) -> Result<(), Ext4Error> {
+        let written = self.written.load(Ordering::Relaxed);
         mounted.sync()?;
         self.has_freed.store(false, Ordering::Relaxed);
+        let bytes = self.written.load(Ordering::Relaxed).saturating_sub(written);
+        let changes = self.changes.swap(0, Ordering::Relaxed);
+        if let Some(each) = bytes.checked_div(changes) {
+            self.bytes_each.store(each, Ordering::Relaxed);
+        }
         // The next transaction is empty.
         make_room(mounted);
         Ok(())
     }
 
-    /// Before an operation: the journal has room for what it changes outside of a handle. On the fibre.
+    /// An operation changes something.
+    pub(super) fn begin_change(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes have been written to the disk.
+    pub(super) fn has_written(&self, bytes: usize) {
+        self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Whether the transaction is so large that its copies cost more than a commit. The crate does not tell its size: each
+    /// change counts for what one of the last transaction has added.
+    fn is_large(&self) -> bool {
+        let changes = self.changes.load(Ordering::Relaxed);
+        let each = match self.bytes_each.load(Ordering::Relaxed) {
+            0 => FIRST_GUESS,
+            each => each,
+        };
+        changes.saturating_mul(each) >= MOST_IN_TRANSACTION
+    }
+
+    /// Before an operation: the transaction is not too large, and the journal has room for what the operation changes
+    /// outside of a handle. On the fibre.
     pub(super) fn keep_room(&self, mounted: &mut Mounted) {
+        if self.is_large() && !mounted.options().readonly && !self.is_lost() {
+            if let Err(error) = self.commit_all(mounted) {
+                // What was written that failed is looked after behind the operation.
+                log::warn!("ext4: a commit failed: {error}");
+            }
+        }
         let since = self.since_look.load(Ordering::Relaxed);
         self.since_look.store((since + 1) % LOOK_EVERY, Ordering::Relaxed);
         if since == 0 && !mounted.options().readonly && !self.is_lost() {

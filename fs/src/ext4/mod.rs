@@ -21,6 +21,7 @@ mod io;
 mod journal;
 #[cfg(test)]
 mod journal_tests;
+mod mend;
 mod operations;
 #[cfg(test)]
 mod tests;
@@ -471,6 +472,7 @@ fn serve(
 ) {
     let services = MountServices::new(WallClock(clock.clone()), Random, NoopObserver);
     let (fuel, journal) = (io.clone(), io.journal());
+    let io = io.with_places();
     let mut mounted: Mounted = match Ext4::mount(io, services, options) {
         Ok(mounted) => mounted,
         Err(error) => {

@@ -64,12 +64,12 @@ pub(super) struct Times {
     io: DiskIo,
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at + 4)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     let bytes = bytes.get(at..at + 2)?;
     Some(u16::from_le_bytes(bytes.try_into().ok()?))
 }
@@ -141,6 +141,7 @@ impl Volume {
     /// Gives the change that runs a time. `EROFS` where nothing can be changed any more.
     pub(super) fn begin_at(&self, time: Timestamp) -> Result<Timestamp, Errno> {
         self.check_journal()?;
+        self.journal.begin_change();
         self.clock.fix(time);
         Ok(time)
     }
