@@ -491,6 +491,15 @@ fn a_scattered_directory_over_many_groups_is_whole() {
         // Each transaction has some dozens of changes.
         let flushes = disk.counts().1 - flushes;
         assert!((4..ENTRIES as u64 / 2).contains(&flushes), "{flushes} flushes");
+        // The power is cut here, and the journal replayed.
+        let cut = MemoryDisk::new(disk.content());
+        let after = mounted(&cut).await;
+        let found = after.root();
+        let kept = complete(|| found.lookup(b"directory")).await.unwrap();
+        assert!(complete(|| kept.lookup(name(0).as_bytes())).await.is_ok());
+        drop((found, kept));
+        complete(|| after.close()).await.unwrap();
+        check(path.with_extension("cut"), &cut);
         drop((root, directory));
         complete(|| file_system.close()).await.unwrap();
     });
