@@ -351,4 +351,47 @@ mod tests {
         let flight = "trace = \"a\"\ncores = 2\n[costs]\nflight = -1";
         assert!(message(flight).contains("costs.flight"));
     }
+
+    /// What is accepted has to make a machine, and everything else a message.
+    #[test]
+    fn damage_of_any_kind_ends_in_a_message_and_never_in_a_panic() {
+        const MARKS: &[u8] = b"0123456789-.e[]{}\"=,\n";
+        let originals = [
+            "trace = \"a.trace\"\ncores = 4\napplication_cores = [0, 1]\nkernel_cores = [3]\npath = \"posted\"\n\
+                locks = \"giant-clh\"\n[costs]\nflight = 46\nhand_over_per_waiter = 9e9\nmemory_share = 0.5\n",
+            r#"{"trace": "a.trace", "cores": 64, "kernel_cores": [63], "costs": {"flight": 46}}"#,
+            r#"{"simulatedCores": 3, "logFile": "a.in", "defaultLatency": 179, "modeSwitchCost": 39,
+                "isDefault": true, "isCoarseGrained": true, "actualCores": 3}"#,
+        ];
+        let mut random = crate::random::Random::new(1);
+        let (mut accepted, mut refused) = (0, 0);
+        for round in 0..6_000 {
+            let mut bytes = originals[round % originals.len()].as_bytes().to_vec();
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(bytes.len() as u64) as usize;
+                match random.below(4) {
+                    0 if at > 0 => bytes.truncate(at),
+                    1 => bytes[at] = MARKS[random.below(MARKS.len() as u64) as usize],
+                    2 => drop(bytes.splice(at..at, *b"99999999999999999999")),
+                    _ => drop(bytes.remove(at)),
+                }
+                if bytes.is_empty() {
+                    break;
+                }
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            match Configuration::parse(&text) {
+                Ok(Configuration::Ferry(ferry)) => {
+                    accepted += 1;
+                    assert!(ferry.layout().is_ok(), "{text}");
+                }
+                Ok(_) => accepted += 1,
+                Err(error) => {
+                    refused += 1;
+                    assert!(!error.to_string().is_empty(), "{text}");
+                }
+            }
+        }
+        assert!(accepted > 100 && refused > 1_000, "{accepted} accepted, {refused} refused");
+    }
 }

@@ -13,7 +13,7 @@ if ! command -v musl-gcc >/dev/null || ! command -v gcc >/dev/null; then
     exit 69
 fi
 jobs=$(nproc 2>/dev/null || echo 1)
-for source in "$here"/*.c "$here"/../stress/stress.c "$here"/../fuzz/fuzz.c "$here"/../differential/differential.c; do
+for source in "$here"/*.c "$here"/../stress/*.c "$here"/../fuzz/fuzz.c "$here"/../differential/differential.c; do
     [ -e "$source" ] || continue
     headers=$here/harness.h
     case $(basename "$source") in fuzz.c | differential.c) headers=$(dirname "$source") ;; esac
@@ -21,7 +21,7 @@ for source in "$here"/*.c "$here"/../stress/stress.c "$here"/../fuzz/fuzz.c "$he
     for library in musl glibc; do
         program=$out/$library/$name
         # Which C library makes garbage does not matter.
-        case $library/$name in glibc/hostile | glibc/fuzz | glibc/differential) continue ;; esac
+        case $library/$name in glibc/hostile | glibc/race | glibc/fuzz | glibc/differential) continue ;; esac
         if [ -x "$program" ] && [ -z "$(find "$source" "$headers" "$here"/*.h "$0" -newer "$program")" ]; then
             continue
         fi

@@ -35,7 +35,7 @@ exec env -i PATH=/bin:/usr/bin HOME=/ HARNESS_DEADLINE="${HARNESS_DEADLINE:-60}"
     cd /tmp
     if [ $# -gt 0 ]; then program=$1; shift; else program=; fi
     case $program in
-        "") set -- ; list=$(cd /mnt && ls -d musl/* glibc/* | grep -v -e "/stress$" -e "/fuzz$") ;;
+        "") set -- ; list=$(cd /mnt && ls -d musl/* glibc/* | grep -v -e "/stress$" -e "/race$" -e "/fuzz$") ;;
         */*) list=$program ;;
         *) list="musl/$program glibc/$program" ;;
     esac

@@ -244,4 +244,18 @@ mod tests {
             assert!(History::replay(&file, &parts("a")).is_err());
         }
     }
+
+    #[test]
+    fn a_recording_that_was_cut_off_anywhere_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run");
+        History::record(&file, parts("a")).unwrap().finish(said("x")).unwrap();
+        let whole = std::fs::read_to_string(&file).unwrap();
+        assert!(History::replay(&file, &parts("a")).is_ok());
+        for length in 0..whole.trim_end().len() {
+            std::fs::write(&file, &whole[..length]).unwrap();
+            let error = History::replay(&file, &parts("a")).err().unwrap().to_string();
+            assert!(error.contains("is no recording of"), "{length}: {error}");
+        }
+    }
 }

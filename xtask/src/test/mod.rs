@@ -36,6 +36,7 @@ mod page;
 mod polls;
 mod power;
 mod programs;
+mod races;
 mod report;
 mod root_disk;
 mod run;

@@ -11,6 +11,7 @@ use super::Bench;
 use super::boot::{Boot, CONFIGURATIONS, Configuration};
 use super::faults;
 use super::programs;
+use super::races;
 use super::report::{Case, Filter, Report};
 use crate::process;
 
@@ -63,7 +64,7 @@ const CHECKS: &[(&str, Check)] = &[
 pub fn run(bench: &Bench, filter: &Filter, report: &mut Report) -> Result<()> {
     report.progress("run: what callers of ferry run rely on");
     let mut cases = Vec::new();
-    let checks = CHECKS.iter().chain(programs::CHECKS);
+    let checks = CHECKS.iter().chain(programs::CHECKS).chain(races::CHECKS);
     for (name, check) in checks.filter(|(name, _)| filter.wants("run", name)) {
         let failure = check(bench).err().map(|error| format!("{error:#}"));
         cases.push(Case::new(format!("run/{name}"), failure));

@@ -164,7 +164,7 @@ fn report_configuration(report: &mut Report, configuration: Configuration, cases
     }
 }
 
-/// Names of the built programs, such as `musl/io`; stress and fuzzer have stages of their own.
+/// Names of the built programs, such as `musl/io`; stress, races and fuzzer run elsewhere.
 pub fn programs(directory: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for library in ["musl", "glibc"] {
@@ -172,7 +172,7 @@ pub fn programs(directory: &Path) -> Result<Vec<String>> {
             .with_context(|| format!("cannot list {}", directory.display()))?;
         for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if !matches!(name.as_str(), "stress" | "fuzz" | "differential")
+            if !matches!(name.as_str(), "stress" | "race" | "fuzz" | "differential")
                 && !name.ends_with(".new")
             {
                 names.push(format!("{library}/{name}"));

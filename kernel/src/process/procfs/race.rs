@@ -21,6 +21,8 @@ use hal::{Contract, Machine};
 
 /// Rounds for which the other side is waited for.
 const PATIENCE: u32 = 2_000;
+/// Rounds for which a waker waits for what it woke: longer, so that a sleeper who missed it gives up first.
+const PATIENCE_OF_WAKERS: u32 = 3 * PATIENCE;
 /// One of so many windows is open for long enough that another core may come in between.
 const RARITY: u64 = 31;
 
@@ -31,9 +33,9 @@ fn window() {
     }
 }
 
-/// Waits until it is so; false when it does not come to it.
-fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
-    (0..PATIENCE).any(|_| {
+/// Waits for so many rounds until it is so; false when it does not come to it.
+fn wait_until(rounds: u32, mut is_so: impl FnMut() -> bool) -> bool {
+    (0..rounds).any(|_| {
         let so = is_so();
         if !so {
             cpu::relax();
@@ -53,7 +55,7 @@ fn wait() {
     window();
     // Wrong: whoever made it ready in between saw nobody asleep.
     SLEEPS.store(true, SeqCst);
-    let is_woken = wait_until(|| WOKEN.swap(false, SeqCst));
+    let is_woken = wait_until(PATIENCE, || WOKEN.swap(false, SeqCst));
     SLEEPS.store(false, SeqCst);
     let is_ready = READY.swap(false, SeqCst);
     assert!(is_woken || !is_ready, "the wake-up was lost");
@@ -64,6 +66,8 @@ fn wake() {
     if SLEEPS.swap(false, SeqCst) {
         WOKEN.store(true, SeqCst);
     }
+    // The next one comes when this one has been taken, as a wake-up that comes later would hide the lost one.
+    wait_until(PATIENCE_OF_WAKERS, || !READY.load(SeqCst));
 }
 
 /// Free slots, as bits.
@@ -88,12 +92,12 @@ static A: AtomicBool = AtomicBool::new(false);
 static B: AtomicBool = AtomicBool::new(false);
 
 fn both(first: &AtomicBool, second: &AtomicBool) {
-    if !wait_until(|| !first.swap(true, SeqCst)) {
+    if !wait_until(PATIENCE, || !first.swap(true, SeqCst)) {
         return;
     }
     window();
     // Wrong: others take them the other way round.
-    let has_both = wait_until(|| !second.swap(true, SeqCst));
+    let has_both = wait_until(PATIENCE, || !second.swap(true, SeqCst));
     if has_both {
         second.store(false, SeqCst);
     }
