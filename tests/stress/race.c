@@ -4,7 +4,6 @@
 //
 // Says after how many rounds which of them failed and ends at once with status 1, or with 0 after as many rounds.
 
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
