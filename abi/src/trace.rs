@@ -15,7 +15,8 @@ pub use duration::{Duration, LONGEST};
 pub use file::{Block, Chunk, End, HEADER_BYTES, Header, HeaderError, Origin, VERSION, checksum};
 pub use kinds::{EventKind, Events, LockScheme, Path};
 pub use record::{
-    Call, Event, Lock, MAX_APPLICATION, MAX_CALL, MAX_CORE, MAX_STAMP, Record, RecordError,
+    Call, Event, Lock, MAX_APPLICATION, MAX_CALL, MAX_CORE, MAX_STAMP, MOST_DETAIL, Record,
+    RecordError,
 };
 
 /// Words of a record.

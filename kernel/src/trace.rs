@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abi::trace::ring::{MOST_RINGS, Rings};
 use abi::trace::{
-    Call, Duration, Event, EventKind, Events, Lock, LockScheme, MAX_APPLICATION, MAX_STAMP, Path,
-    Record,
+    Call, Duration, Event, EventKind, Events, Lock, LockScheme, MAX_APPLICATION, MAX_STAMP,
+    MOST_DETAIL, Path, Record,
 };
 use base::cpu::{self, CpuId, PerCpu};
 use base::record_ring::RecordRing;
@@ -285,7 +285,7 @@ pub async fn compare_clocks() {
         if let Some((asked, shown, answered)) = ask(&meeting, end_ns) {
             let half = between(asked, answered) / 2;
             let middle = asked.wrapping_add(half);
-            let detail = u32::try_from(half + 1).unwrap_or(u32::MAX).min((1 << 24) - 1);
+            let detail = u32::try_from(half + 1).unwrap_or(u32::MAX).min(MOST_DETAIL);
             let value = since_begin(shown);
             let what = What { other_core: other, detail, value, ..What::of(EventKind::Clock) };
             event(here, what, middle, middle);

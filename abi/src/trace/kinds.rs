@@ -105,7 +105,8 @@ pub enum EventKind {
     PathChange = 10,
     /// `value` bytes of size class `detail` were allocated.
     Allocation = 11,
-    /// `other_core`'s clock showed `value` at `time`, give or take `detail` ticks.
+    /// `other_core`'s clock showed `value` at `time`, give or take `detail` ticks; `MOST_DETAIL` stands for more than that
+    /// too, where a host took the cores away meanwhile.
     Clock = 12,
     /// The thread belongs to process `value`.
     Thread = 13,

@@ -133,6 +133,10 @@ pub struct Lock {
     pub release: Duration,
 }
 
+const DETAIL_BITS: u32 = 24;
+/// The largest [`Event::detail`].
+pub const MOST_DETAIL: u32 = (1 << DETAIL_BITS) - 1;
+
 /// What happens more rarely than calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -326,7 +330,7 @@ const fn encode_event(event: &Event) -> Words {
             | core_bits(event.other_core) << 10
             | (event.kind as u64) << 16
             | application_bits(event.application) << 24
-            | field(event.detail as u64, 0, 24) << 39,
+            | field(event.detail as u64, 0, DETAIL_BITS) << 39,
         stamped(event.time, event.duration),
         event.value,
     ]
@@ -342,7 +346,7 @@ fn decode_event(words: &Words) -> Result<Event, RecordError> {
         kind: EventKind::from_code(field(head, 16, 8))?,
         application: field(head, 24, 15) as u16,
         other_core: field(head, 10, 6) as u8,
-        detail: field(head, 39, 24) as u32,
+        detail: field(head, 39, DETAIL_BITS) as u32,
         time: time & MAX_STAMP,
         duration: short(time, 48),
         value,
@@ -437,7 +441,7 @@ mod tests {
                 event(&|event| event.other_core = bits as u8);
             }
             patterns(15).for_each(|bits| event(&|event| event.application = bits as u16));
-            patterns(24).for_each(|bits| event(&|event| event.detail = bits as u32));
+            patterns(DETAIL_BITS).for_each(|bits| event(&|event| event.detail = bits as u32));
             patterns(48).for_each(|bits| event(&|event| event.time = bits));
             patterns(16).for_each(|bits| event(&|event| event.duration = Duration(bits as u16)));
             (0..64).for_each(|bit| event(&|event| event.value = 1 << bit));
