@@ -15,15 +15,17 @@ use base::memory::Frame;
 use base::sync::{Mutex, Once, rank};
 use core::ops::Range;
 
-/// Is told about pages of files. Each function gives the end of what it does in turns, if not all was done
-/// when it returned.
+/// The end of what is done in turns; `None` when all was done at once.
+pub type Rest = Option<Arc<dyn Io>>;
+
+/// Is told about pages of files.
 pub struct Observer {
     /// These pages are no longer the file's content; a range without end is what was cut off.
-    pub gone: fn(InodeId, Range<u64>) -> Option<Arc<dyn Io>>,
+    pub gone: fn(InodeId, Range<u64>) -> Rest,
     /// These pages are shown by other frames from now on. Private copies of them stay.
-    pub replaced: fn(InodeId, BTreeMap<u64, Frame>) -> Option<Arc<dyn Io>>,
+    pub replaced: fn(InodeId, BTreeMap<u64, Frame>) -> Rest,
     /// The next write to these pages, in ascending order, through a shared mapping has to be seen.
-    pub protect: fn(InodeId, Arc<Vec<u64>>) -> Option<Arc<dyn Io>>,
+    pub protect: fn(InodeId, Arc<Vec<u64>>) -> Rest,
 }
 
 static OBSERVER: Once<Observer> = Once::new();

@@ -108,11 +108,13 @@ impl Journal {
     /// Before an operation: the transaction is not too large, and the journal has room for what the operation changes
     /// outside of a handle. On the fibre.
     pub(super) fn keep_room(&self, mounted: &mut Mounted) {
-        if self.is_large() && !mounted.options().readonly && !self.is_lost() {
-            if let Err(error) = self.commit_all(mounted) {
-                // What was written that failed is looked after behind the operation.
-                log::warn!("ext4: a commit failed: {error}");
-            }
+        if self.is_large()
+            && !mounted.options().readonly
+            && !self.is_lost()
+            && let Err(error) = self.commit_all(mounted)
+        {
+            // What was written that failed is looked after behind the operation.
+            log::warn!("ext4: a commit failed: {error}");
         }
         let since = self.since_look.load(Ordering::Relaxed);
         self.since_look.store((since + 1) % LOOK_EVERY, Ordering::Relaxed);

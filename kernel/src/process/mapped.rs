@@ -15,7 +15,7 @@ use core::task::{Context, Waker};
 use base::cpu::CpuId;
 use base::memory::Frame;
 use base::task;
-use fs::mapped::Observer;
+use fs::mapped::{Observer, Rest};
 use fs::metadata::InodeId;
 use fs::pending::{Io, Wait};
 
@@ -89,7 +89,7 @@ pub async fn settled(thread: &Thread) {
 }
 
 /// All address spaces have carried out the order when this returns, or when the work ends that it gives.
-fn carry_out(inode: InodeId, order: Order) -> Option<Arc<dyn Io>> {
+fn carry_out(inode: InodeId, order: Order) -> Rest {
     let mut turn = Context::from_waker(Waker::noop());
     if pin!(ask_all(inode, &order)).poll(&mut turn).is_ready() {
         return None;
