@@ -155,6 +155,11 @@ impl Report {
         self.notes.extend(passed.iter().map(|name| format!("passed at the second try: {name}")));
     }
 
+    /// Whether nothing was tested.
+    pub fn is_empty(&self) -> bool {
+        self.passed == 0 && self.failed.is_empty()
+    }
+
     /// Prints the end; returns whether all passed.
     pub fn finish(&self) -> bool {
         if !self.failed.is_empty() {
